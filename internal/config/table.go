@@ -289,9 +289,9 @@ func Flags() []Flag {
 			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
 			parse: as(seconds),
 			Env:   []string{"PET_EXIT_BARRIER_TIMEOUT", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
-			Help: "How long a node whose workers have all exited with 0 waits for the others; then it ends with success. " +
-				"A node that hosts a store waits until the job has ended, or, if the time is given, at least for the " +
-				"keep-alive time.",
+			Help: "How long a node whose workers have all exited with 0 waits for the others; then it ends with " +
+				"success. A node that hosts a store waits until the job has ended, or, if the time is given, at least for " +
+				"the keep-alive time.",
 		},
 		{
 			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(ParseExitCodeMap),

@@ -48,8 +48,8 @@ type Options struct {
 	Forward <-chan os.Signal
 	// KillNow is closed when there is no time left for a grace: the current or next stop uses SIGKILL. It may be nil.
 	KillNow <-chan struct{}
-	// ShutdownTimeout is the time between a signal and SIGKILL if the launcher received a stop signal or the job has ended.
-	// RestartGrace is that time for every other stop, after which the job may go on.
+	// ShutdownTimeout is the time between a signal and SIGKILL if the launcher received a stop signal or the job has
+	// ended. RestartGrace is that time for every other stop, after which the job may go on.
 	ShutdownTimeout, RestartGrace time.Duration
 	// ExitBarrierTimeout is how long a node whose workers have all exited with 0 waits for the others before it ends with
 	// success. 0 is DefaultExitBarrierTimeout; below 0, the node does not wait. The rendezvous may keep a node on which

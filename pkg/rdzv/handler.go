@@ -46,8 +46,8 @@ type Handler interface {
 	// Leave reports that this node is about to leave, before the agent signals its workers: failures that follow from
 	// it are not charged. It does not block. It may be called at any time and more than once.
 	Leave()
-	// IsClosed reports whether this node knows that the run id is closed: no further round will form. The other nodes learn
-	// of a close some time later.
+	// IsClosed reports whether this node knows that the run id is closed: no further round will form. The other nodes
+	// learn of a close some time later.
 	IsClosed(ctx context.Context) (bool, error)
 	// SetClosed closes the run id for all nodes, whose workers are stopped. It returns nil once the close is certain, and
 	// if the run id was closed already; workers may still be stopping. An error says that the run id may not be closed.

@@ -44,9 +44,10 @@ func kindsOf(err error) (kinds []error) {
 // All methods may be called at once. Whatever the order, every call returns, an error has exactly one kind, and after a
 // successful SetClosed the handler says that the run is closed.
 func TestCallsAtOnce(t *testing.T) {
+	test := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		h := newLonelyHandler()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(test, 20*time.Second)
 		defer cancel()
 		var mu sync.Mutex
 		var problems []string

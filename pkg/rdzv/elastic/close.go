@@ -72,9 +72,9 @@ var ErrNoRun = fmt.Errorf("%w: there is no such run", rdzv.ErrRendezvous)
 // written it. The run may end within a minute.
 var ErrUnconfirmed = fmt.Errorf("%w: the end of the run is requested, not confirmed", rdzv.ErrTimeout)
 
-// Close closes the run runID for all nodes: its leader stops the workers and ends the run with [rdzv.EndClosed]. by says
-// for people who asks. store is an observer's session ([C10d.OpenObserver], or a session of etcd), which Close keeps
-// alive and does not close.
+// Close closes the run runID for all nodes: its leader stops the workers and ends the run with [rdzv.EndClosed]. by
+// says for people who asks. store is an observer's session ([C10d.OpenObserver], or a session of etcd), which Close
+// keeps alive and does not close.
 //
 // Close returns the outcome as soon as the leader has written it; workers may still be stopping. It returns an
 // [*rdzv.EndedError] if the run has ended otherwise: with Late if it had ended before the call, without if it ended by

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,7 +149,7 @@ func TestMemberDepartures(t *testing.T) {
 		{"a refusal stops nothing", []memberStep{{9, "refuse", "over: the job refuses this node: so"}}},
 		{"a replacement stops nothing", []memberStep{{9, "replace", "over: rendezvous backend connection: so"}}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { playMember(t, append(finished[:len(finished):len(finished)], tt.steps...)) })
+		t.Run(tt.name, func(t *testing.T) { playMember(t, append(slices.Clip(finished), tt.steps...)) })
 	}
 }
 
@@ -193,5 +194,21 @@ func TestDepartedIsPresentAtTheEnd(t *testing.T) {
 	})
 	if _, present := s.l.history.finished.command(Node{Identity: "a"}); !present {
 		t.Errorf("the node is unknown: %+v", s.l.history.finished)
+	}
+}
+
+// An observer sees that a node has left with success, not that it was lost.
+func TestObserverSeesDepartures(t *testing.T) {
+	encode := func(v any) []byte { return must(encodeValue(v)) }
+	record := Record{Round: 3, Members: []RecordMember{{ID: "a", Nproc: 2}, {ID: "b", Nproc: 2}}}
+	d := departedMember{Round: 3, Rank: 1, Node: Node{Host: "node1"}}
+	o := &observer{keys: map[string][]byte{
+		roundKey(3): encode(record), d.key(): encode(d), prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
+		prefixStatus + "a": []byte("{}"),
+	}}
+	s := o.snapshot()
+	want := AgentStatus{Rank: 1, Host: "node1", Nproc: 2, Departed: true, Note: "had finished and left"}
+	if diff := cmp.Diff(want, s.Agents[1]); diff != "" || !s.Complete() {
+		t.Errorf("complete: %v\n%s", s.Complete(), diff)
 	}
 }

@@ -214,7 +214,8 @@ func (l *leader) timers() []optionalTime {
 // nodes of a run have left, new agents may start the run again with other parameters.
 func (l *leader) adoptJob() {
 	ps := &l.participants
-	if l.outcome != nil || len(ps.byID) == 0 || l.job != nil && (ps.matching > 0 || l.round.present > 0 || l.round.departed > 0) {
+	inUse := l.job != nil && (ps.matching > 0 || l.round.present > 0 || l.round.departed > 0)
+	if l.outcome != nil || len(ps.byID) == 0 || inUse {
 		return
 	}
 	var first *participant

@@ -25,17 +25,19 @@ type Snapshot struct {
 
 // AgentStatus is the state of one agent.
 type AgentStatus struct {
-	Rank   int    // in the round; -1 if the agent is not in it
-	Host   string // empty if the agent's report is gone
-	Nproc  int
-	Lost   bool // the agent is in the round, but its session has ended
-	Note   string
-	Status []byte // what the agent's Options.Status returned last; nil before
+	Rank  int    // in the round; -1 if the agent is not in it
+	Host  string // empty if the agent's report is gone
+	Nproc int
+	Lost  bool // the agent is in the round, but its session has ended
+	// Departed says that the node has finished and left the exit barrier before the others.
+	Departed bool
+	Note     string
+	Status   []byte // what the agent's Options.Status returned last; nil before
 }
 
 // Complete reports whether there is an agent, and every agent that is not lost has published its status.
 func (s Snapshot) Complete() bool {
-	missing := func(a AgentStatus) bool { return !a.Lost && a.Status == nil }
+	missing := func(a AgentStatus) bool { return !a.Lost && !a.Departed && a.Status == nil }
 	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
 }
 
@@ -171,6 +173,9 @@ func (o *observer) snapshot() Snapshot {
 			placed[m.ID] = true
 			a := o.agent(m.ID)
 			a.Rank, a.Nproc = rank, m.Nproc
+			if d := readKey[departedMember](o, departedMember{Round: s.Record.Round, Rank: rank}.key()); d != nil && a.Lost {
+				a.Lost, a.Departed, a.Host, a.Note = false, true, d.Node.Host, "had finished and left"
+			}
 			s.Agents = append(s.Agents, a)
 		}
 	}

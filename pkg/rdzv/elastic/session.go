@@ -27,7 +27,8 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 	for {
 		d := &driver{
 			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
-			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute, probe: h.probeAgent,
+			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute,
+			probe:    h.probeAgent,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
 		if store.TTL() > 0 {

@@ -46,7 +46,9 @@ var simProfiles = []string{
 
 // newWorld returns the world of a seed.
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}, barrier: newSimBarrier(seed)}
+	w := &world{
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}, barrier: newSimBarrier(seed),
+	}
 	w.check = newChecker(w)
 	c := &w.cfg
 	sec, ms := time.Second, time.Millisecond

@@ -18,10 +18,10 @@ func (l *leader) publishWaiting() {
 	if l.state == running && !l.job.Static {
 		n = min(l.participants.eligible, max(0, l.maxMembers()-len(l.round.members)))
 	}
-	switch {
-	case n == l.waiting:
+	switch n {
+	case l.waiting:
 		return
-	case n == 0:
+	case 0:
 		l.writes = append(l.writes, write{key: keyWaiting})
 	default:
 		l.writes = append(l.writes, write{key: keyWaiting, value: n})

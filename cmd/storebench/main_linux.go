@@ -1,10 +1,12 @@
 // Storebench measures the store server beside torch's own and a floor, in one run.
 //
-//	go build ./cmd/storebench && ./storebench [-rounds 5] [-seconds 2] [-only ours,torch,floor] [-server NAME=COMMAND]...
+//	go build ./cmd/storebench
+//	./storebench [-rounds 5] [-seconds 2] [-only ours,torch,libuv,floor] [-server NAME=COMMAND]...
 //
-// Each server is a process of its own: ours; the TCPStore server of torch 2.14, if scripts/torch-root.sh has installed
-// it; and the floor, an epoll loop in C that parses nothing and sends as many bytes as the reply has. The load client
-// keeps 64 or 512 connections busy: each sends an operation, waits for its reply, and sends the next.
+// Each server is a process of its own: ours; the TCPStore server of torch 2.14 without libuv and that of the official
+// build with libuv, if scripts/torch-root.sh and scripts/torch-official.sh have installed them; and the floor, an epoll
+// loop in C that parses nothing and sends as many bytes as the reply has. The load client keeps 64 or 512 connections
+// busy: each sends an operation, waits for its reply, and sends the next.
 //
 //	add     ADD
 //	set     SET and a CHECK of the same key in one write: a SET alone has no reply
@@ -138,7 +140,7 @@ func order(found map[string][]string) []string {
 	for name := range found {
 		names = append(names, name)
 	}
-	last := []string{torch, floor}
+	last := []string{torch, libuv, floor}
 	slices.SortFunc(names, func(a, b string) int {
 		if d := slices.Index(last, a) - slices.Index(last, b); d != 0 {
 			return d

@@ -36,16 +36,17 @@ type server struct {
 const (
 	ours  = "ours"
 	torch = "torch"
+	libuv = "libuv"
 	floor = "floor"
 )
 
 //go:embed floor/floor.c
 var floorSource []byte
 
-// torchServer prints its port and ends when its standard input does.
+// torchServer prints its port and ends when its standard input does. Its argument is "libuv", or anything else.
 const torchServer = `
 import sys, torch.distributed as dist
-store = dist.TCPStore("127.0.0.1", 0, is_master=True, use_libuv=False, wait_for_workers=False)
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, use_libuv=sys.argv[1] == "libuv", wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()`
 
@@ -88,11 +89,16 @@ func commands(ctx context.Context, dir string) (map[string][]string, error) {
 		}
 		cache = filepath.Join(user, "elasticrun")
 	}
-	python := filepath.Join(cache, "bin", "python-2.14")
-	if _, err := os.Stat(python); err == nil {
-		found[torch] = []string{python, "-c", torchServer}
-	} else {
-		fmt.Fprintln(os.Stderr, "torch is left out: install it with scripts/torch-root.sh forky")
+	for name, install := range map[string]struct{ python, script string }{
+		torch: {"python-2.14", "scripts/torch-root.sh forky"},
+		libuv: {"python-official", "scripts/torch-official.sh"},
+	} {
+		python := filepath.Join(cache, "bin", install.python)
+		if _, err := os.Stat(python); err == nil {
+			found[name] = []string{python, "-c", torchServer, name}
+		} else {
+			fmt.Fprintf(os.Stderr, "%s is left out: install it with %s\n", name, install.script)
+		}
 	}
 
 	program := filepath.Join(dir, "floor")

@@ -120,13 +120,13 @@ func printScales(out io.Writer, names []string, results map[string][]scale, fail
 // target is the limit for a figure: most if it is set, otherwise least.
 type target struct{ most, least float64 }
 
-// show formats a figure of a server and whether it meets the target. Torch and the floor have no targets.
+// show formats a figure of a server and whether it meets the target. Servers of torch and the floor have no targets.
 func (b target) show(server, format string, figure float64) string {
 	s := fmt.Sprintf(format, figure)
 	switch {
 	case figure == 0:
 		return "-"
-	case server == torch || server == floor:
+	case server == torch || server == libuv || server == floor:
 		return s
 	case b.most > 0 && figure > b.most:
 		return fmt.Sprintf("%s FAIL (<= %g)", s, b.most)

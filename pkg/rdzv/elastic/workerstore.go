@@ -43,6 +43,17 @@ type workerStore struct {
 	probes            sync.WaitGroup
 }
 
+// freeEverywhere returns a port that is free at all addresses. A worker's TCPStore listens at all of them, so a port that
+// is free only at the node's address may be taken (torch 2.15 torch/distributed/elastic/utils/distributed.py).
+func freeEverywhere(ctx context.Context) (Ports, error) {
+	ln, err := listenWorkerStore(ctx, Ports{}, "")
+	if err != nil {
+		return Ports{}, err
+	}
+	port := ln.Addr().(*net.TCPAddr).Port
+	return Ports{port, port}, ln.Close()
+}
+
 // nonceSize is the length of an offer's nonce in bytes, before hexadecimal encoding.
 const nonceSize = 16
 
@@ -68,6 +79,12 @@ func (w WorkerStores) open(
 	}
 	if w.WorkersHost && ports.Low != 0 {
 		return nil, offer, nil
+	}
+	if w.WorkersHost {
+		var err error
+		if ports, err = freeEverywhere(ctx); err != nil {
+			return nil, Offer{}, err
+		}
 	}
 	ln, err := listenWorkerStore(ctx, ports, addr)
 	if err != nil {

@@ -97,7 +97,7 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, error) {
 	cfg := l.cfg
 	opts := agent.Options{
-		Spec: p.spec, Env: p.env, Rendezvous: p.rendezvous.Handler, Launcher: groupStarter{supervisor}, LogFolders: p.logs,
+		Spec: p.spec, Env: p.env, Rendezvous: p.rendezvous.Handler, Launcher: agent.ProcessLauncher{Supervisor: supervisor}, LogFolders: p.logs,
 		Kernel: p.machine, ErrorFiles: errorFiles{}, Events: l.telemetry, Logger: l.log,
 		Forward: l.signals.forward, KillNow: l.signals.urgent,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace, ErrorExitTimeout: cfg.ErrorExitTimeout,
@@ -116,18 +116,6 @@ func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, e
 		opts.Usage = procs.NewSampler()
 	}
 	return agent.New(opts)
-}
-
-// groupStarter adapts *procs.Supervisor to agent.Launcher.
-type groupStarter struct{ *procs.Supervisor }
-
-// Start implements agent.Launcher. It never returns a nil *procs.Group as a non-nil interface.
-func (s groupStarter) Start(specs []procs.Spec, over <-chan struct{}) (agent.Processes, error) {
-	g, err := s.Supervisor.Start(specs, over)
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
 }
 
 // errorFiles adapts workerlog.WatchFiles to the agent.

@@ -47,6 +47,11 @@ var rules = map[string]rule{
 		ours: []string{"pkg/rpc"},
 		why:  "the example shows that a worker needs package rpc alone",
 	},
+	"examples/launcher": {
+		ours:   []string{"pkg/agent", "pkg/procs", "pkg/rdzv", "pkg/rdzv/backends", "pkg/rdzv/elastic", "pkg/workerlog"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "the example shows that a program needs the packages in pkg alone",
+	},
 	"internal/config": {
 		ours: []string{
 			"internal/bytesize",
@@ -68,7 +73,9 @@ var rules = map[string]rule{
 			"pkg/coord/etcd",
 			"pkg/procs/guard",
 			"pkg/rdzv",
+			"pkg/rdzv/backends",
 			"pkg/rdzv/elastic",
+			"pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it makes rendezvous handlers from the configuration, and does not know the agent that uses them",
@@ -180,6 +187,7 @@ var rules = map[string]rule{
 		why:    "it checks who could have written a file, and does not know the content",
 	},
 	"internal/bytesize":  {why: "pure functions"},
+	"internal/nearest":   {why: "pure functions"},
 	"internal/printable": {why: "pure functions"},
 	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
 	"internal/boottime": {
@@ -202,6 +210,15 @@ var rules = map[string]rule{
 	"pkg/rdzv": {
 		ours: []string{"pkg/failure", "pkg/kvstore", "pkg/kvstore/tcpstore"},
 		why:  "a rendezvous knows stores and ranks, not processes",
+	},
+	"pkg/rdzv/backends": {
+		ours:   []string{"pkg/coord", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "importers make handlers with it, so it knows neither flags nor the guard",
+	},
+	"pkg/rdzv/rdzvconf": {
+		ours: []string{"internal/nearest", "internal/printable", "pkg/rdzv"},
+		why:  "it reads options and does not know what they change, so that the configuration needs no backend",
 	},
 	"pkg/rdzv/urlrdzv": {
 		ours:   []string{"internal/tcplisten", "pkg/kvstore", "pkg/kvstore/filestore", "pkg/kvstore/tcpstore", "pkg/rdzv"},

@@ -33,10 +33,10 @@ type exitNotice struct {
 // exitNotices gives the guard an exit notice for each session that the agent opens, and withdraws it when the agent
 // ends the session itself.
 type exitNotices struct {
-	cfg      *config.Config
+	runID    string
+	r        config.Rendezvous
 	version  string
 	lifeline *guard.Lifeline
-	etcd     func() etcd.Options
 	log      zerolog.Logger
 }
 
@@ -46,11 +46,13 @@ func (n *exitNotices) session(store coord.Store) {
 	switch s := store.(type) {
 	case *coord.Client:
 		notice = exitNotice{
-			Addr: s.Addr(), RunID: n.cfg.RunID, Version: n.version, Secret: []byte(n.cfg.Rendezvous.Secret.Reveal()),
-			Token: s.Token(),
+			Addr: s.Addr(), RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()), Token: s.Token(),
 		}
 	case *etcd.Store:
-		options := n.etcd()
+		options, err := etcdOptions(n.r, n.runID, zerolog.Nop())
+		if err != nil { // cannot be: the session has been opened with these options
+			n.log.Warn().Err(err).Msg("there is no exit notice for the guard")
+		}
 		options.Logger = nil
 		notice = exitNotice{Etcd: &options, Session: s.Session()}
 	default: // no session, or one of a store in this process, which ends with the process

@@ -7,6 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -20,7 +21,15 @@ const StatusInterval = 2 * time.Second
 // Visit opens an observer's session in the coordination store of a job.
 func Visit(ctx context.Context, r config.Rendezvous, o Options, runID string, inSlurm bool) (coord.Store, error) {
 	if r.Backend == rdzv.BackendEtcd {
-		return (&backend{cfg: &config.Config{Rendezvous: r}, Options: o}).dialEtcd(ctx)
+		options, err := etcdOptions(r, runID, o.Logger)
+		if err != nil {
+			return nil, err
+		}
+		store, err := etcd.Open(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		return store, nil
 	}
 	host := r.Endpoints[0].Host
 	if inSlurm {

@@ -41,7 +41,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		}
 		in.Interpreter = &Interpreter{Path: path, Source: source}
 	}
-	if _, err = backends.New(ctx, cfg, backends.Options{Logger: zerolog.Nop()}); err != nil {
+	if _, err = backends.New(ctx, cfg, backends.Options{Logger: zerolog.Nop()}, nil); err != nil {
 		return plan, nil, err
 	}
 	runID := cfg.RunID

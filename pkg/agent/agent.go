@@ -23,7 +23,7 @@ import (
 // Options configure an [Agent].
 type Options struct {
 	Spec WorkerSpec
-	// Rendezvous, Launcher and LogFolders must not be nil.
+	// Rendezvous and Launcher must not be nil. Nil LogFolders means that workers write no files.
 	Rendezvous Rendezvous
 	Launcher   Launcher
 	LogFolders LogFolders
@@ -73,8 +73,6 @@ func (o *Options) validate() error {
 		return errors.New("agent: Options.Rendezvous is nil")
 	case o.Launcher == nil:
 		return errors.New("agent: Options.Launcher is nil")
-	case o.LogFolders == nil:
-		return errors.New("agent: Options.LogFolders is nil")
 	case o.ShutdownTimeout < 0:
 		return negative("ShutdownTimeout", o.ShutdownTimeout)
 	case o.RestartGrace < 0:
@@ -146,6 +144,9 @@ type processState struct {
 // New validates opts and returns an agent.
 func New(opts Options) (*Agent, error) {
 	opts.Spec.Role = cmp.Or(opts.Spec.Role, DefaultRole)
+	if opts.LogFolders == nil {
+		opts.LogFolders = new(workerlog.LogDir)
+	}
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}

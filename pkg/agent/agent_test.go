@@ -314,7 +314,6 @@ func TestNewRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"agent: Options.Rendezvous is nil":                              func(o *Options) { o.Rendezvous = nil },
 		"agent: Options.Launcher is nil":                                func(o *Options) { o.Launcher = nil },
-		"agent: Options.LogFolders is nil":                              func(o *Options) { o.LogFolders = nil },
 		"worker spec: local world size 0: must be at least 1":           func(o *Options) { o.Spec.LocalWorldSize = 0 },
 		"worker spec: the entrypoint is empty":                          func(o *Options) { o.Spec.Entrypoint = "" },
 		"worker spec: max restarts -1: must not be negative":            func(o *Options) { o.Spec.MaxRestarts = -1 },

@@ -40,13 +40,6 @@ func (n *oneNode) NextRendezvous(_ context.Context, self rdzv.Member) (*rdzv.Rou
 
 func (*oneNode) Succeed(context.Context) (*rdzv.Stop, error) { return nil, nil }
 
-// launcher starts groups with a supervisor.
-type launcher struct{ *procs.Supervisor }
-
-func (l launcher) Start(specs []procs.Spec, over <-chan struct{}) (agent.Processes, error) {
-	return l.Supervisor.Start(specs, over)
-}
-
 // printer is a sink that prints the rounds and failures of the event stream.
 type printer struct{}
 
@@ -79,7 +72,7 @@ func Example() {
 			Role: "default", LocalWorldSize: 2, MaxRestarts: 1,
 			Entrypoint: "sh", Args: []string{"-c", "test $RANK = 0 || exit $((3 * (1 - TORCHELASTIC_RESTART_COUNT)))"},
 		},
-		Rendezvous: &oneNode{maxRestarts: 1}, Launcher: launcher{sup}, LogFolders: logs, Env: os.Environ(),
+		Rendezvous: &oneNode{maxRestarts: 1}, Launcher: agent.ProcessLauncher{Supervisor: sup}, LogFolders: logs, Env: os.Environ(),
 		Events: printer{}, ShutdownTimeout: 10 * time.Second, RestartGrace: 10 * time.Second,
 	})
 	if err != nil {

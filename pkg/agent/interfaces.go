@@ -23,10 +23,22 @@ type Rendezvous interface {
 	Leave()
 }
 
-// Launcher starts worker processes.
+// Launcher starts worker processes. [ProcessLauncher] is one.
 type Launcher interface {
 	// Start starts workers. Workers that have not started when over is closed do not start, and have no pid.
 	Start(specs []procs.Spec, over <-chan struct{}) (Processes, error)
+}
+
+// ProcessLauncher is the [Launcher] that starts processes of this machine.
+type ProcessLauncher struct{ *procs.Supervisor }
+
+// Start implements [Launcher]. It never returns a nil *procs.Group as a non-nil interface.
+func (l ProcessLauncher) Start(specs []procs.Spec, over <-chan struct{}) (Processes, error) {
+	g, err := l.Supervisor.Start(specs, over)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Processes is a set of workers that was started. *procs.Group implements it.

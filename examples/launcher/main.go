@@ -1,0 +1,61 @@
+// Launcher runs one node of a job of two nodes, with elasticrun's packages and without its command. Start it twice:
+//
+//	launcher localhost:29400 python3 train.py
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/backends"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
+)
+
+func main() {
+	if len(os.Args) < 3 {
+		log.Fatal("usage: launcher ENDPOINT PROGRAM [ARGS...]")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	result, err := run(ctx, os.Args[1], os.Args[2], os.Args[3:])
+	stop()
+	log.Printf("%v after %d restarts; error: %v", result.State, result.Restarts, err)
+	if err != nil || result.State != agent.Succeeded {
+		os.Exit(1)
+	}
+}
+
+// run runs two workers of a program on this node until the job has ended on all nodes.
+func run(ctx context.Context, endpoint, program string, args []string) (agent.RunResult, error) {
+	const maxRestarts = 3
+	rendezvous, err := backends.New(ctx, rdzv.Parameters{
+		Backend: rdzv.BackendC10d, Endpoint: endpoint, RunID: "example", MinNodes: 2, MaxNodes: 2,
+	}, backends.Options{Job: elastic.Job{MaxRestarts: maxRestarts}})
+	if err != nil {
+		return agent.RunResult{}, err
+	}
+	defer rendezvous.Shutdown(context.WithoutCancel(ctx))
+	console := workerlog.NewConsole(os.Stdout, os.Stderr)
+	defer console.Close()
+	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Workers: 2})
+	if err != nil {
+		return agent.RunResult{}, err
+	}
+	defer supervisor.Close()
+	a, err := agent.New(agent.Options{
+		Spec:       agent.WorkerSpec{LocalWorldSize: 2, Entrypoint: program, Args: args, MaxRestarts: maxRestarts},
+		Rendezvous: rendezvous, Launcher: agent.ProcessLauncher{Supervisor: supervisor}, Env: os.Environ(),
+		ShutdownTimeout: 30 * time.Second, RestartGrace: 30 * time.Second,
+	})
+	if err != nil {
+		return agent.RunResult{}, err
+	}
+	return a.Run(ctx)
+}

@@ -1,0 +1,167 @@
+package backends
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+// Register registers c10d, etcd and static.
+func Register(r *rdzv.Registry, o Options) error {
+	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
+		if err := r.Register(name, creator{options: &o}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// New returns a handler of one of these backends. It is Create of a registry that has no other ones.
+func New(ctx context.Context, p rdzv.Parameters, o Options) (rdzv.Handler, error) {
+	var registry rdzv.Registry
+	if err := Register(&registry, o); err != nil {
+		return nil, err
+	}
+	return registry.Create(ctx, p)
+}
+
+// creator is the [rdzv.Creator] of all three backends, which run the same algorithm.
+type creator struct{ options *Options }
+
+// advice is for jobs that have lost their store.
+const advice = "a job survives the loss of any node if its rendezvous is not on one of them: " +
+	"see elasticrun store, or --rdzv-backend=etcd"
+
+// Create implements [rdzv.Creator].
+func (c creator) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
+	in, err := c.options.read(p)
+	if err != nil {
+		return nil, err
+	}
+	id := c.options.Identity
+	if id != nil || in.MaxNodes == 1 {
+		return elastic.New(c.options.handler(in, cmp.Or(id, &elastic.Identity{Host: "localhost", Name: "one"}))), nil
+	}
+	if id, err = elastic.Identify(p.RunID, in.rank); err != nil {
+		return nil, err
+	}
+	return &identified{Handler: elastic.New(c.options.handler(in, id)), identity: id}, nil
+}
+
+// identified is a handler that holds the identity of its node.
+type identified struct {
+	*elastic.Handler
+	identity *elastic.Identity
+	release  sync.Once
+}
+
+// Shutdown implements [rdzv.Handler].
+func (h *identified) Shutdown(ctx context.Context) error {
+	err := h.Handler.Shutdown(ctx)
+	h.release.Do(func() { err = errors.Join(err, h.identity.Close()) })
+	return err
+}
+
+// handler returns the options of a handler.
+func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
+	out := elastic.Options{
+		Backend: in.Backend, RunID: in.RunID, Job: o.job(in), Logger: o.Logger,
+		Node: elastic.Node{
+			Host: id.Host, Identity: id.Name, Hint: in.rank, Launch: o.Launch, Command: o.Command,
+		},
+		CloseTimeout: in.CloseTimeout,
+		KeepAlive:    min(in.KeepAliveInterval, in.TTL()/4), // so that one of several gets through before the workers are stopped
+		Timeout:      in.RequestTimeout(),
+		Stores:       elastic.WorkerStores{Addr: o.LocalAddr, Ports: o.WorkerStorePorts, WorkersHost: o.WorkersHost},
+	}
+	if in.MaxNodes == 1 {
+		out.Node.Hint = -1
+	}
+	if in.MaxNodes > 1 && in.Backend == rdzv.BackendEtcd {
+		out.Access = &elastic.Elected{RunID: in.RunID, Dial: dialEtcd(o.etcd(in)), Logger: o.Logger}
+		out.Stores.Offers = o.offers(nil)
+	} else {
+		o.c10d(in, &out)
+	}
+	if o.Configure != nil {
+		o.Configure(&out)
+	}
+	return out
+}
+
+// c10d completes the options of a handler for elasticrun's own store.
+func (o *Options) c10d(in input, out *elastic.Options) {
+	access := &elastic.C10d{
+		RunID: in.RunID, Version: o.Job.Version, Secret: o.Secret, TTL: in.TTL(), SingleNode: in.MaxNodes == 1,
+		IsHost: in.IsHost, Hint: in.rank, Linger: max(cmp.Or(o.Linger, defaultLinger), in.TTL()), Logger: o.Logger,
+	}
+	if len(in.endpoints) > 0 {
+		access.Host, access.Ports = in.endpoints[0].host, o.Ports
+		if len(access.Ports) == 0 {
+			access.Ports = []int{in.endpoints[0].port}
+		}
+	}
+	out.Access, out.Advice = access, advice
+	out.Stores.Offers = o.offers(access)
+	switch {
+	case access.SingleNode: // every client is on this node, so no name has to be looked up
+		out.Stores.Fixed = true
+		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr)
+	case in.Backend == rdzv.BackendStatic:
+		host := in.rank == 0
+		access.IsHost, out.Stores.Fixed, out.Stores.Shared = &host, true, true
+	}
+}
+
+// offers returns the addresses at which this node's worker store may be reached, best first.
+func (o *Options) offers(access *elastic.C10d) func() []string {
+	return func() []string {
+		ifaces, err := elastic.Interfaces()
+		if err != nil {
+			o.Logger.Warn().Err(err).Msg("the addresses of this node are not known")
+		}
+		return elastic.Offers(o.LocalAddr, access.StoreAddr(), ifaces)
+	}
+}
+
+// EtcdOptions returns how the etcd backend connects with these parameters, for programs that need a session of their own
+// beside the handler's.
+func EtcdOptions(o Options, p rdzv.Parameters) (etcd.Options, error) {
+	in, err := o.read(p)
+	if err != nil {
+		return etcd.Options{}, err
+	}
+	return o.etcd(in), nil
+}
+
+func (o *Options) etcd(in input) etcd.Options {
+	scheme := "http://"
+	if in.Etcd.TLS {
+		scheme = "https://"
+	}
+	out := etcd.Options{
+		TLS:  etcd.TLS{CA: in.Etcd.CACert, Cert: in.Etcd.Cert, Key: in.Etcd.Key},
+		User: in.Etcd.User, Password: in.Etcd.Password.Reveal(), Prefix: in.Etcd.Prefix, TTL: in.TTL(), Logger: &o.Logger,
+	}
+	for _, at := range in.endpoints {
+		out.Endpoints = append(out.Endpoints, scheme+at.String())
+	}
+	return out
+}
+
+// dialEtcd returns a function that opens a session in etcd.
+func dialEtcd(o etcd.Options) func(context.Context) (coord.Store, error) {
+	return func(ctx context.Context) (coord.Store, error) {
+		store, err := etcd.Open(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return store, nil
+	}
+}

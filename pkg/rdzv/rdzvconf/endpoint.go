@@ -1,0 +1,62 @@
+package rdzvconf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Default ports of endpoints that name none, as in torch.
+const (
+	C10dPort = 29400
+	EtcdPort = 2379
+)
+
+// ParseEndpoint splits HOST[:PORT]; port is -1 if it is missing. An IPv6 address with a port needs brackets, which host
+// does not have. It follows torch 2.14 torch/distributed/elastic/rendezvous/utils.py with two differences: an IPv6
+// address without brackets is a host alone, and other hosts hold no colon.
+func ParseEndpoint(endpoint string) (host string, port int, err error) {
+	at := strings.LastIndexByte(endpoint, ':')
+	_, noIP := netip.ParseAddr(endpoint)
+	if at < 0 || strings.HasSuffix(endpoint, "]") || noIP == nil {
+		host, err = ParseHost(endpoint)
+		return host, -1, err
+	}
+	if port, err = parsePort(endpoint[at+1:]); err != nil {
+		return "", 0, err
+	}
+	host, err = ParseHost(endpoint[:at])
+	return host, port, err
+}
+
+func parsePort(text string) (int, error) {
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("the port %q must be a number between 0 and 65535", text)
+	}
+	return int(port), nil
+}
+
+// ParseHost checks a host name or address and removes the brackets around an IPv6 address.
+func ParseHost(s string) (string, error) {
+	host := strings.TrimSpace(s)
+	inner, open := strings.CutPrefix(host, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	addr, err := netip.ParseAddr(inner)
+	switch {
+	case err == nil && open == closed && (!open || addr.Is6()):
+		return inner, nil
+	case open || closed:
+		return "", errors.New("brackets must enclose an IPv6 address, such as [::1]")
+	case host == "" || strings.ContainsFunc(host, notHostRune):
+		return "", fmt.Errorf("%q is not a host name or an address", host)
+	}
+	return host, nil
+}
+
+func notHostRune(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
+}

@@ -1,6 +1,5 @@
-// Launcher runs one node of a job of two nodes, with elasticrun's packages and without its command. Start it twice:
-//
-//	launcher localhost:29400 python3 train.py
+// Launcher runs one node of a job of two nodes, with elasticrun's packages and without its command. Start it twice, such
+// as: launcher localhost:29400 python3 train.py.
 package main
 
 import (

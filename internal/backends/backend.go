@@ -17,7 +17,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/backends"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // Options are what a handler needs besides the configuration.
@@ -124,7 +123,7 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 			Version: o.Version, MaxRestarts: cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 			MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), Rejoin: r.RejoinTimeout, Expected: r.Expected,
 		},
-		Secret: []byte(r.Secret.Reveal()), Settings: settings(r),
+		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings,
 		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
 		Ports: r.Ports, Identity: id, Command: commandID(cfg),
 		Launch: elastic.Launch{ID: r.LaunchID, Restarts: r.LaunchRestarts},
@@ -164,19 +163,5 @@ func WorkerHostsStore() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_ST
 
 // etcdOptions returns how to connect to etcd.
 func etcdOptions(r config.Rendezvous, runID string, log zerolog.Logger) (etcd.Options, error) {
-	return backends.EtcdOptions(backends.Options{Settings: settings(r), Logger: log}, parameters(r, runID, 1, 1))
-}
-
-// settings returns the backend's options.
-func settings(r config.Rendezvous) *rdzvconf.Settings {
-	return &rdzvconf.Settings{
-		JoinTimeout: r.JoinTimeout, LastCall: r.LastCall, CloseTimeout: r.CloseTimeout,
-		HeartbeatTimeout: r.HeartbeatTimeout, ReadTimeout: r.ReadTimeout,
-		KeepAliveInterval: r.KeepAliveInterval, KeepAliveMaxAttempt: r.KeepAliveMaxAttempt,
-		JoinSettle: r.JoinSettle, ResultTTL: r.ResultTTL, IsHost: r.IsHost,
-		Etcd: rdzvconf.Etcd{
-			TLS: r.Etcd.TLS, CACert: r.Etcd.CACert, Cert: r.Etcd.Cert, Key: r.Etcd.Key, User: r.Etcd.User,
-			Password: rdzvconf.NewSecret(r.Etcd.Password.Reveal()), Prefix: r.Etcd.Prefix,
-		},
-	}
+	return backends.EtcdOptions(backends.Options{Settings: &r.Settings, Logger: log}, parameters(r, runID, 1, 1))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/nearest"
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
@@ -227,7 +228,7 @@ func (p *argParser) unknown(arg, name string) error {
 		names[i] = f.Name
 	}
 	problem := "unknown flag; " + p.hint
-	if near := nearest(underscoreToDash(name), names); near != "" {
+	if near := nearest.Of(underscoreToDash(name), names); near != "" {
 		problem = "unknown flag; the nearest is --" + near
 	}
 	return &UsageError{Where: printable.Quote(arg), Problem: problem}

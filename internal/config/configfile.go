@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/elasticrun/elasticrun/internal/config/safefile"
+	"github.com/elasticrun/elasticrun/internal/nearest"
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
@@ -181,7 +182,7 @@ func fileKey(key string) (Flag, error) {
 			names = append(names, f.Name)
 		}
 	}
-	if near := nearest(underscoreToDash(key), names); near != "" {
+	if near := nearest.Of(underscoreToDash(key), names); near != "" {
 		return Flag{}, fmt.Errorf("unknown key; the nearest is %s", near)
 	}
 	return Flag{}, errors.New(

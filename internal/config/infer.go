@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // workerEnv is set in workers, by torchrun too. A launcher that runs inside a worker starts a separate job, not a part
@@ -163,7 +164,7 @@ func (in *inference) rendezvous() {
 
 // staticMaster makes the endpoint the master address.
 func (in *inference) staticMaster(endpoint scheduler.Value[string]) {
-	host, port, err := parseEndpoint(endpoint.Is)
+	host, port, err := rdzvconf.ParseEndpoint(endpoint.Is)
 	if err != nil {
 		in.refuse(endpoint.Source, err.Error())
 		return
@@ -220,7 +221,7 @@ func expectedNodes(minimum, maximum int, started scheduler.Value[int]) int {
 func candidatePorts(r *reader, port int, key string) []int {
 	endpoint := r.settings["rdzv-endpoint"]
 	if endpoint.Source.Kind == FromScheduler && key != "" {
-		if _, own, err := parseEndpoint(endpoint.Value); err == nil && own < 0 {
+		if _, own, err := rdzvconf.ParseEndpoint(endpoint.Value); err == nil && own < 0 {
 			return scheduler.Ports(key)
 		}
 	}

@@ -1,12 +1,15 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // readConf reads the options of a backend as the launcher does.
@@ -15,12 +18,11 @@ func readConf(backend, text string) (*Rendezvous, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	from := func(path string) (Secret, error) { return rdzvconf.NewSecret("from " + path), nil }
 	v := &Rendezvous{Backend: backend}
-	v.defaults()
-	from := surroundings{secret: func(path string) (Secret, string, error) { return Secret{"from " + path}, "", nil }}
-	c := &confReader{Rendezvous: v, from: from}
-	err = c.read(items)
-	return v, c.warnings, err
+	var warnings []string
+	v.Settings, warnings, err = rdzvconf.Read(backend, items, from)
+	return v, warnings, err
 }
 
 func TestConf(t *testing.T) {
@@ -47,10 +49,10 @@ func TestConf(t *testing.T) {
 		{"c10d", "join_timeout=5,join_timeout=6", func(v *Rendezvous) { v.JoinTimeout = 6 * time.Second }},
 		{
 			"c10d",
-			"last_call_timeout=1,close_timeout=2,heartbeat_timeout=3,keep_alive_interval=4,keep_alive_max_attempt=5,read_timeout=6,store_type=tcp",
+			"last_call_timeout=1,close_timeout=2,heartbeat_timeout=3,keep_alive_interval=4,keep_alive_max_attempt=5,read_timeout=2,store_type=tcp",
 			func(v *Rendezvous) {
 				v.LastCall, v.CloseTimeout, v.HeartbeatTimeout, v.KeepAliveInterval, v.KeepAliveMaxAttempt, v.ReadTimeout =
-					time.Second, 2*time.Second, 3*time.Second, 4*time.Second, 5, 6*time.Second
+					time.Second, 2*time.Second, 3*time.Second, 4*time.Second, 5, 2*time.Second
 			},
 		},
 		{
@@ -62,16 +64,15 @@ func TestConf(t *testing.T) {
 			"etcd",
 			"etcd_prefix=/a/b/,protocol=https,ca_cert=ca,ssl_cert=c,ssl_cert_key=k,user=u,password=p=q",
 			func(v *Rendezvous) {
-				v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: Secret{"p=q"}, Prefix: "/a/b"}
+				v.Etcd = rdzvconf.Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: rdzvconf.NewSecret("p=q"), Prefix: "/a/b"}
 			},
 		},
 		{"etcd", "protocol=https,cacert=ca,cert=c,key=k,user=u,password_file=f", func(v *Rendezvous) {
-			v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: Secret{"from f"}}
+			v.Etcd = rdzvconf.Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: rdzvconf.NewSecret("from f")}
 		}},
 	}
 	for _, tt := range tests {
-		want := &Rendezvous{Backend: tt.backend}
-		want.defaults()
+		want := &Rendezvous{Backend: tt.backend, Settings: rdzvconf.Defaults(tt.backend)}
 		tt.change(want)
 		got, warnings, err := readConf(tt.backend, tt.in)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || len(warnings) > 0 || diff != "" {
@@ -91,6 +92,20 @@ func TestConfBothNames(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{warning}, warnings); diff != "" || got.JoinTimeout != 5*time.Second {
 			t.Errorf("%s: join_timeout is %v, warnings (-want +got):\n%s", in, got.JoinTimeout, diff)
+		}
+	}
+}
+
+// A read_timeout above the time that a request may take is not used.
+func TestConfReadTimeout(t *testing.T) {
+	const warning = "read_timeout is 1m0s, but one reply of the store may take at most 4s " +
+		"(heartbeat_timeout, and a third of keep_alive_interval × keep_alive_max_attempt)"
+	for in, want := range map[string]time.Duration{
+		"read_timeout=60,heartbeat_timeout=4": 4 * time.Second, "read_timeout=2": 2 * time.Second, "": 5 * time.Second,
+	} {
+		got, warnings, err := readConf("c10d", in)
+		if err != nil || got.RequestTimeout() != want || slices.Contains(warnings, warning) != (want == 4*time.Second) {
+			t.Errorf("%q: requests may take %v, want %v; warnings %q, %v", in, got.RequestTimeout(), want, warnings, err)
 		}
 	}
 }
@@ -115,18 +130,18 @@ func TestConfRefuses(t *testing.T) {
 		{
 			"c10d",
 			"store_type=file",
-			"store_type=file is not supported: leave it out, and agents meet over TCP at --rdzv-endpoint",
+			"store_type=file is not supported: leave it out, and agents meet over TCP at the endpoint",
 		},
 		{"c10d", "join_settle=-1", "join_settle=-1 must not be negative"},
 		{"etcd", "result_ttl=0", "result_ttl=0 must be above 0"},
 		{"c10d", "join_timeout=5,timeout=x", "timeout=x must be a whole number, at least 1"},
 		{"c10d", "timeout=5,join_timeout=x", "join_timeout=x must be a whole number, at least 1"},
-		{"c10d", `'join_timeout=5`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type`},
-		{"c10d", `'join_timeout=5',read_timeout='6'`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type`},
+		{"c10d", `'join_timeout=5`, `unknown option 'join_timeout; the nearest is join_timeout`},
+		{"c10d", `'join_timeout=5',read_timeout='6'`, `unknown option 'join_timeout; the nearest is join_timeout`},
 		{
 			"c10d",
 			"join_timeut=5",
-			"unknown option join_timeut: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type",
+			"unknown option join_timeut; the nearest is join_timeout",
 		},
 		{
 			"static",
@@ -138,7 +153,7 @@ func TestConfRefuses(t *testing.T) {
 			"x=5",
 			"unknown option x: the etcd backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, protocol, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key), user, password, password_file, etcd_prefix",
 		},
-		{"static", "rank=1", "rank is set by --node-rank"},
+		{"c10d", "x=5", "unknown option x: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type"},
 		{"etcd", "protocol=ftp", "protocol=ftp must be one of http, https"},
 		{"etcd", "ca_cert=a", "certificates need protocol=https"},
 		{"etcd", "protocol=https,cert=a", "ssl_cert and ssl_cert_key belong together"},

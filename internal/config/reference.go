@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // Help returns the text of elasticrun --help, at most 100 columns wide.
@@ -118,8 +120,8 @@ func Reference() string {
 		}
 		fill = append(fill, "{"+command.Name+"}", rows.String())
 	}
-	for _, o := range (&confReader{Rendezvous: &Rendezvous{}}).options() {
-		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.names, "`, `"), strings.Join(o.backends, ", "), o.help)
+	for _, o := range rdzvconf.Options() {
+		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.Names, "`, `"), strings.Join(o.Backends, ", "), o.Help)
 	}
 	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", reasonList(),
 		"{executes}", keysWith(Executes), "{writes}", keysWith(Writes))

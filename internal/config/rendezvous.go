@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
+)
 
 // Rendezvous is how nodes find each other, and which of them stay in the job when nodes are lost or added.
 type Rendezvous struct {
@@ -15,9 +19,6 @@ type Rendezvous struct {
 	// Ports are the ports that the store of c10d may have on several nodes, first choice first. There is one if the
 	// port was given or is the backend's own. The first is the port of Endpoints.
 	Ports []int
-	// Conf holds --rdzv-conf by the names that were given. For known backends the fields below hold all of it too, and
-	// only they hold passwords.
-	Conf map[string]string
 	// MasterAddr is where the worker store listens, without brackets. If it is empty, the rendezvous decides (c10d
 	// and etcd on several nodes).
 	MasterAddr string
@@ -32,8 +33,6 @@ type Rendezvous struct {
 	Hint int
 	// Expected is the number of nodes that are known to come, in [MinNodes, MaxNodes]; 0 if it is unknown.
 	Expected int
-	// IsHost says whether this agent hosts the store; nil if the agent must find out.
-	IsHost *bool
 	// LaunchID is the same on all agents of this launch and on no others; empty if it is unknown. LaunchRestarts says
 	// that whoever gave the id may restart the launch's agents.
 	LaunchID       string `flag:"launch-id"`
@@ -41,23 +40,8 @@ type Rendezvous struct {
 	// Secret is what all agents of the job must know; empty for none.
 	Secret Secret
 
-	// JoinTimeout is how long a node waits until a round is decided. It is above 0, as all times up to ReadTimeout.
-	JoinTimeout time.Duration
-	// LastCall is how long the first round stays open after the minimum number of nodes has joined.
-	LastCall time.Duration
-	// CloseTimeout is how long closing the run id may take.
-	CloseTimeout time.Duration
-	// HeartbeatTimeout is how long one keep-alive may take.
-	HeartbeatTimeout time.Duration
-	// KeepAliveInterval is the time between keep-alives, of which KeepAliveMaxAttempt may be missed. See TTL.
-	KeepAliveInterval   time.Duration
-	KeepAliveMaxAttempt int
-	// ReadTimeout is how long one reply of the store may take.
-	ReadTimeout time.Duration
-	// JoinSettle is how long a node that joins a running job waits for more nodes to join; may be 0.
-	JoinSettle time.Duration
-	// ResultTTL is how long the job's result is kept for late agents; above 0.
-	ResultTTL time.Duration
+	// Settings are the options of --rdzv-conf.
+	rdzvconf.Settings
 
 	// RestartWindow is the age at which failures no longer count against MaxRestarts; 0 for never.
 	RestartWindow time.Duration `flag:"restart-window"`
@@ -70,26 +54,6 @@ type Rendezvous struct {
 	Grow string `flag:"grow"`
 	// MinUptime is how long a round must last so that its failure causes no pause; 0 for no pauses.
 	MinUptime time.Duration `flag:"min-uptime"`
-
-	// Etcd is for that backend only.
-	Etcd Etcd
-}
-
-// TTL is how long a silent node counts as alive.
-func (r *Rendezvous) TTL() time.Duration {
-	return r.KeepAliveInterval * time.Duration(r.KeepAliveMaxAttempt)
-}
-
-// Etcd is how to reach etcd, beside Endpoints.
-type Etcd struct {
-	// TLS says that etcd speaks https. The files are empty if not given; Cert and Key are given together or not at all.
-	TLS               bool
-	CACert, Cert, Key string
-	// User and Password are given together or not at all.
-	User     string
-	Password Secret
-	// Prefix goes before all keys, without a slash at its end; may be empty.
-	Prefix string
 }
 
 // PortRange is a range of ports that includes both ends. The zero value is no range.

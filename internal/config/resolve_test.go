@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -21,9 +22,7 @@ func defaults() *Config {
 		Rendezvous: Rendezvous{
 			Backend: "c10d", Endpoint: "localhost:0", Endpoints: []HostPort{{"localhost", 0}}, MasterAddr: "127.0.0.1",
 			Hint: -1, Expected: 1,
-			JoinTimeout: 600 * time.Second, LastCall: 30 * time.Second, CloseTimeout: 30 * time.Second,
-			HeartbeatTimeout: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveMaxAttempt: 3,
-			ReadTimeout: 60 * time.Second, JoinSettle: 500 * time.Millisecond, ResultTTL: 600 * time.Second,
+			Settings:      rdzvconf.Defaults("c10d"),
 			MaxNodeLosses: 3, RejoinTimeout: 40 * time.Second, Grow: "now", MinUptime: 10 * time.Second,
 		},
 		MonitorInterval:    100 * time.Millisecond,

@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
-)
-
-// The default ports of the backends in torch.
-const (
-	c10dPort = 29400
-	etcdPort = 2379
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // anyPort is the endpoint of a rendezvous whose port the launcher chooses.
@@ -103,7 +99,7 @@ func (in rendezvousFlags) backend() string {
 // staticMaster returns the worker store's address with the static backend. The endpoint is valid.
 func (in rendezvousFlags) staticMaster() (host string, port int) {
 	if in.Endpoint != "" {
-		host, port, _ = parseEndpoint(in.Endpoint)
+		host, port, _ = rdzvconf.ParseEndpoint(in.Endpoint)
 		return host, port
 	}
 	host = cmp.Or(in.MasterAddr, rdzv.StaticMasterAddr)
@@ -133,7 +129,7 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	v := &c.Rendezvous
 	in := readRendezvousFlags(r, c.MaxNodes)
 	in.Standalone, in.NoEndpoint, in.OneMachine = c.Standalone, facts.NoEndpoint, facts.OneMachine
-	items := value[[]confItem](r, "rdzv-conf")
+	items := value[[]rdzvconf.Item](r, "rdzv-conf")
 	v.Secret = agentsSecret(r, from)
 	if v.LaunchRestarts = v.LaunchID != ""; !v.LaunchRestarts {
 		v.LaunchID = facts.LaunchID().Is
@@ -226,7 +222,7 @@ func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
 		texts = strings.Split(in.Endpoint, ",")
 	}
 	for _, text := range texts {
-		host, port, err := parseEndpoint(strings.TrimSpace(text))
+		host, port, err := rdzvconf.ParseEndpoint(strings.TrimSpace(text))
 		at := HostPort{host, port}
 		switch {
 		case err != nil:
@@ -234,7 +230,7 @@ func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
 		case port < 0 && backend == rdzv.BackendStatic:
 			r.fail(name, "the static backend needs HOST:PORT")
 		case port < 0:
-			at.Port = map[string]int{rdzv.BackendEtcd: etcdPort, rdzv.BackendC10d: c10dPort}[backend]
+			at.Port = map[string]int{rdzv.BackendEtcd: rdzvconf.EtcdPort, rdzv.BackendC10d: rdzvconf.C10dPort}[backend]
 		case port == 0 && in.MaxNodes > 1 && backend != rdzv.BackendStatic:
 			r.fail(name, "several nodes need a port that they all know")
 		}
@@ -264,23 +260,33 @@ func noEndpoint(backend, reason string) string {
 }
 
 // readConf applies --rdzv-conf.
-func (r *Rendezvous) readConf(settings *reader, items []confItem, from surroundings) {
-	r.defaults()
-	r.Conf = make(map[string]string, len(items))
-	for _, item := range items {
-		if !isKnown(r.Backend) || !isPassword(item.key) && !item.behindPassword {
-			r.Conf[item.key] = item.value
-		}
-	}
+func (r *Rendezvous) readConf(settings *reader, items []rdzvconf.Item, from surroundings) {
+	const name = "rdzv-conf"
+	isHost := r.IsHost // what the scheduler says
+	r.Settings = rdzvconf.Defaults(r.Backend)
+	r.IsHost = isHost
 	if !isKnown(r.Backend) {
 		return
 	}
-	options := confReader{Rendezvous: r, from: from}
-	if err := options.read(items); err != nil {
-		settings.fail("rdzv-conf", err.Error())
+	if slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "rank" && !item.Unshown }) {
+		settings.fail(name, "rank is set by --node-rank")
 	}
-	for _, warning := range options.warnings {
-		settings.warn("rdzv-conf", warning)
+	secretFile := func(path string) (Secret, error) {
+		secret, warning, err := from.secret(path)
+		if warning != "" {
+			settings.warn(name, "password_file="+printable.Quote(path)+": "+warning)
+		}
+		return secret, err
+	}
+	read, warnings, err := rdzvconf.Read(r.Backend, items, secretFile)
+	if err != nil {
+		settings.fail(name, err.Error())
+		return
+	}
+	r.Settings = read
+	r.IsHost = cmp.Or(read.IsHost, isHost)
+	for _, warning := range warnings {
+		settings.warn(name, warning)
 	}
 }
 

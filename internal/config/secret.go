@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // SecretEnv is the variable that holds the agents' shared secret itself.
@@ -15,30 +17,8 @@ const SecretEnv = "PET_RDZV_SECRET"
 // maxSecret is the size of the largest secret, in bytes. A larger file is not a secret.
 const maxSecret = 64 << 10
 
-// hidden replaces secrets in everything that is printed.
-const hidden = "(hidden)"
-
-// Secret is text that fmt, loggers and encoders print as "(hidden)". The zero value is no secret.
-type Secret struct{ text string }
-
-// Reveal returns the text, which is empty for no secret.
-func (s Secret) Reveal() string { return s.text }
-
-// Format implements [fmt.Formatter] for every verb.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.mask()) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.mask()), nil }
-
-// Equal reports whether s and other are the same secret.
-func (s Secret) Equal(other Secret) bool { return s == other }
-
-func (s Secret) mask() string {
-	if s.text == "" {
-		return ""
-	}
-	return hidden
-}
+// Secret is text that is not printed.
+type Secret = rdzvconf.Secret
 
 // readSecret reads a secret from a file. The warning, if any, says that other users can read the file.
 func readSecret(path string) (secret Secret, warning string, err error) {
@@ -73,7 +53,7 @@ func parseSecret(text string) (Secret, error) {
 	if text == "" {
 		return Secret{}, errors.New("holds no secret: it is empty")
 	}
-	return Secret{text}, nil
+	return rdzvconf.NewSecret(text), nil
 }
 
 // agentsSecret reads the secret of --rdzv-secret-file or PET_RDZV_SECRET. The environment overrides the config file,

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // printed returns v as fmt and encoding/json print it.
@@ -22,7 +24,7 @@ func printed(t *testing.T, v any) (text, encoded string) {
 }
 
 func TestSecretIsNotShown(t *testing.T) {
-	s := Secret{"hush"}
+	s := rdzvconf.NewSecret("hush")
 	for _, v := range []any{s, &s, struct{ S Secret }{s}, []Secret{s}, map[string]Secret{"k": s}} {
 		text, encoded := printed(t, v)
 		for _, bad := range []string{"hush", fmt.Sprintf("%x", "hush")} {
@@ -31,7 +33,7 @@ func TestSecretIsNotShown(t *testing.T) {
 			}
 		}
 	}
-	if s.Reveal() != "hush" || fmt.Sprint(s) != hidden || fmt.Sprint(Secret{}) != "" {
+	if s.Reveal() != "hush" || fmt.Sprint(s) != rdzvconf.Hidden || fmt.Sprint(Secret{}) != "" {
 		t.Errorf("%q is shown as %v, none as %v", s.Reveal(), s, Secret{})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // Status is the resolved configuration of elasticrun status.
@@ -129,7 +130,7 @@ func (c *Status) readJob(r *reader, from surroundings) {
 		RunID: r.text("rdzv-id"), MasterPort: -1,
 	}
 	checkRunID(r, in.RunID)
-	items := value[[]confItem](r, "rdzv-conf")
+	items := value[[]rdzvconf.Item](r, "rdzv-conf")
 	checkBackend(r, in)
 	endpoints := readEndpoints(r, in)
 	backend := in.backend()
@@ -145,7 +146,7 @@ func (c *Status) readJob(r *reader, from surroundings) {
 	c.RunID = cmp.Or(in.RunID, NoRunID)
 	if backend != rdzv.BackendEtcd {
 		v.Ports = []int{endpoints[0].Port}
-		if _, port, err := parseEndpoint(in.Endpoint); err == nil && port < 0 && scheduler.PortKey(c.RunID) != "" {
+		if _, port, err := rdzvconf.ParseEndpoint(in.Endpoint); err == nil && port < 0 && scheduler.PortKey(c.RunID) != "" {
 			v.Ports = scheduler.Ports(scheduler.PortKey(c.RunID)) // as the job's agents have inferred them
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 func TestLoadStore(t *testing.T) {
@@ -43,7 +45,7 @@ func TestLoadStore(t *testing.T) {
 		{"--max-conns=7 --max_memory 512MiB", func(s *Store) { s.MaxConns, s.MaxMemory = 7, 512<<20 }},
 		{"--stall-timeout=0.5 --grace=0", func(s *Store) { s.StallTimeout, s.Grace = time.Second/2, 0 }},
 		{"--data-dir=d", func(s *Store) { s.DataDir = "d" }},
-		{"--rdzv-secret-file=" + secret, func(s *Store) { s.Secret = Secret{"s"} }},
+		{"--rdzv-secret-file=" + secret, func(s *Store) { s.Secret = rdzvconf.NewSecret("s") }},
 		{"--log-level=debug --log-format=console --", func(s *Store) { s.LogLevel, s.LogFormat = zerolog.DebugLevel, "console" }},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -172,71 +172,22 @@ type HostPort struct {
 // String returns the address in the form of package net, with an IPv6 address in brackets.
 func (a HostPort) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
 
-// parseEndpoint splits HOST[:PORT]; port is -1 if it is missing. An IPv6 address with a port needs brackets. It follows
-// torch 2.14 torch/distributed/elastic/rendezvous/utils.py with two differences: an IPv6 address without brackets is a
-// host alone, and other hosts hold no colon.
-func parseEndpoint(endpoint string) (host string, port int, err error) {
-	at := strings.LastIndexByte(endpoint, ':')
-	_, noIP := netip.ParseAddr(endpoint)
-	if at < 0 || strings.HasSuffix(endpoint, "]") || noIP == nil {
-		host, err = parseHost(endpoint)
-		return host, -1, err
-	}
-	if port, err = parsePort(endpoint[at+1:]); err != nil {
-		return "", 0, err
-	}
-	host, err = parseHost(endpoint[:at])
-	return host, port, err
-}
-
-func parsePort(text string) (int, error) {
-	if len(text) > 5 || !isDigits(text) {
-		return 0, fmt.Errorf("the port %q must be a number between 0 and 65535", text)
-	}
-	port, err := between(0, 65535)(text)
-	if err != nil {
-		return 0, fmt.Errorf("the port %s %w", text, err)
-	}
-	return port, nil
-}
-
-// parseHost checks a host name or address and removes the brackets around an IPv6 address.
-func parseHost(s string) (string, error) {
-	host := strings.TrimSpace(s)
-	inner, open := strings.CutPrefix(host, "[")
-	inner, closed := strings.CutSuffix(inner, "]")
-	addr, err := netip.ParseAddr(inner)
-	switch {
-	case err == nil && open == closed && (!open || addr.Is6()):
-		return inner, nil
-	case open || closed:
-		return "", errors.New("brackets must enclose an IPv6 address, such as [::1]")
-	case host == "" || strings.ContainsFunc(host, notHostRune):
-		return "", fmt.Errorf("%q is not a host name or an address", host)
-	}
-	return host, nil
-}
-
-func notHostRune(r rune) bool {
-	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
-}
-
 // optionalHost is parseHost for a flag that may be empty.
 func optionalHost(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}
-	return parseHost(s)
+	return rdzvconf.ParseHost(s)
 }
 
 // parseListen reads HOST:PORT, or :PORT for every address.
 func parseListen(s string) (HostPort, error) {
 	s = strings.TrimSpace(s)
 	if port, ok := strings.CutPrefix(s, ":"); ok && !strings.Contains(port, ":") {
-		n, err := parsePort(port)
+		n, err := rdzvconf.ParsePort(port)
 		return HostPort{Port: n}, err
 	}
-	host, port, err := parseEndpoint(s)
+	host, port, err := rdzvconf.ParseEndpoint(s)
 	switch {
 	case err != nil:
 		return HostPort{}, err

@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -112,8 +113,7 @@ func TestHosting(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			c := &config.Config{MaxNodes: tc.nodes, Rendezvous: config.Rendezvous{
-				Backend: rdzv.BackendC10d,
-				IsHost:  tc.isHost, Hint: tc.hint,
+				Backend: rdzv.BackendC10d, Hint: tc.hint, Settings: rdzvconf.Settings{IsHost: tc.isHost},
 			}}
 			if tc.etcd {
 				c.Rendezvous.Backend = rdzv.BackendEtcd

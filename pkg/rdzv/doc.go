@@ -6,7 +6,8 @@
 // [Handler.Fail], [Handler.Succeed] and [Handler.Leave]. The rendezvous decides once for all nodes whether a failure
 // costs a restart, and how the job ends ([Outcome]).
 //
-// A [Registry] creates handlers by the name of their backend. Package elastic implements elasticrun's backends.
+// A [Registry] creates handlers by the name of their backend. Package backends has the creators of elasticrun's own
+// backends, which package elastic implements; programs may register others (see the examples).
 // [Assign] and [Parameters] are pure; only [WorkerStore] uses sockets.
 //
 // This package is for the agents of nodes. It does not start workers, and Go workers do not use it: they find each

@@ -25,17 +25,21 @@ func ParseEndpoint(endpoint string) (host string, port int, err error) {
 		host, err = ParseHost(endpoint)
 		return host, -1, err
 	}
-	if port, err = parsePort(endpoint[at+1:]); err != nil {
+	if port, err = ParsePort(endpoint[at+1:]); err != nil {
 		return "", 0, err
 	}
 	host, err = ParseHost(endpoint[:at])
 	return host, port, err
 }
 
-func parsePort(text string) (int, error) {
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
+// ParsePort parses the port of a listener or an endpoint.
+func ParsePort(text string) (int, error) {
+	port, err := strconv.ParseUint(text, 10, 32)
+	switch {
+	case err != nil || len(text) > 5:
 		return 0, fmt.Errorf("the port %q must be a number between 0 and 65535", text)
+	case port > 65535:
+		return 0, fmt.Errorf("the port %s must be between 0 and 65535", text)
 	}
 	return int(port), nil
 }

@@ -54,6 +54,8 @@ func (r *reader) options() []Option {
 		option(all, whole(&s.KeepAliveInterval), "seconds between keep-alives (5)", "keep_alive_interval"),
 		option(all, count(&s.KeepAliveMaxAttempt), "missed keep-alives after which a node is lost (3)",
 			"keep_alive_max_attempt"),
+		option(dynamic, accepted, "accepted for torchrun 2.15, without effect: agents do not compete for one key",
+			"cas_backoff_max_seconds"),
 		option(all, whole(&s.ReadTimeout), "seconds to wait for one reply of the store, at most heartbeat_timeout and a "+
 			"third of keep_alive_interval × keep_alive_max_attempt (60)", "read_timeout"),
 		option(all, fraction(&s.JoinSettle),
@@ -87,7 +89,7 @@ func (r *reader) passwordFile(path string) (err error) {
 func readSecret(path string) (Secret, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return Secret{}, err
+		return Secret{}, fmt.Errorf("cannot be read: %w", err)
 	}
 	secret := strings.TrimRight(string(data), "\r\n")
 	if secret == "" {
@@ -134,6 +136,12 @@ func count(to *int) func(string) error {
 
 func fraction(to *time.Duration) func(string) error {
 	return func(s string) (err error) { *to, err = seconds(s); return err }
+}
+
+// accepted checks a time that has no effect here.
+func accepted(s string) error {
+	_, err := seconds(s)
+	return err
 }
 
 func above0(to *time.Duration) func(string) error {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/nearest"
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
@@ -28,7 +29,7 @@ func unknownVariables(environ []string) []string {
 			continue
 		}
 		problem := "no flag has this variable, so it is ignored"
-		if near := nearest(pet, known); near != "" {
+		if near := nearest.Of(pet, known); near != "" {
 			problem += "; the nearest is " + petPrefix + near
 		}
 		if f, ok := findFlag(Flags(), strings.ToLower(pet)); ok {

@@ -140,7 +140,8 @@ func TestStoreLostAtBarrier(t *testing.T) {
 	if err := hs[0].Shutdown(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, "the end", waiting); got.stop != nil || got.err != nil && !errors.Is(got.err, rdzv.ErrConnection) {
+	// The leader may just have noticed that its own node has gone, and ordered the others to run again.
+	if got := await(t, "the end", waiting); got.err != nil && !errors.Is(got.err, rdzv.ErrConnection) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -14,9 +14,9 @@ import (
 var (
 	code       = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`") // F[T](x) in Go looks like a link
 	link       = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
-	namedTest  = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	namedTest  = regexp.MustCompile(`\b(?:Test|Example)[A-Z]\w*`)
 	namedCase  = regexp.MustCompile(`\b\w+\.txtar\b`)
-	goTestFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+	goTestFunc = regexp.MustCompile(`(?m)^func ((?:Test|Example)[A-Z]\w*)\(`)
 )
 
 // TestPages checks that the files, tests and scripts that the pages name exist.

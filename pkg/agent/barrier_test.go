@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +138,22 @@ func TestExitBarrierOfANeededNode(t *testing.T) {
 		}
 		if took := time.Since(began); took != time.Hour+15*time.Second {
 			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A signal in the exit barrier ends the wait, and the run is not a success.
+func TestSignalAtExitBarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHarness(t, WorkerSpec{}, allSucceed)
+		b.rdzv.nodes = 2
+		b.rdzv.barrier = func(ctx context.Context) (*rdzv.Stop, error) { <-ctx.Done(); return nil, context.Cause(ctx) }
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		wait := b.start(ctx)
+		cause := &SignalError{syscall.SIGTERM}
+		interrupt(cause)
+		if r, err := wait(); !errors.Is(err, cause) || r.State != Stopped {
+			t.Errorf("result %+v, %v, want the signal", r, err)
 		}
 	})
 }

@@ -36,6 +36,9 @@ func (s WorkerState) String() string {
 	return names[s]
 }
 
+// IsRunning reports whether the workers of a group in this state run, like is_running of torch's WorkerState.
+func (s WorkerState) IsRunning() bool { return s == Healthy || s == Unhealthy }
+
 // transitions returns the states that may follow from. Unknown may follow every state; nothing follows Unknown.
 func transitions(from WorkerState) []WorkerState {
 	switch from {

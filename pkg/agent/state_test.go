@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -33,5 +34,22 @@ func TestTransitions(t *testing.T) {
 	}
 	if Healthy.String() != "HEALTHY" || WorkerState(42).String() != "WorkerState(42)" {
 		t.Error("names")
+	}
+}
+
+func TestWorkerState(t *testing.T) {
+	for state, name := range []string{"UNKNOWN", "INIT", "HEALTHY", "UNHEALTHY", "STOPPED", "SUCCEEDED", "FAILED"} {
+		s := WorkerState(state)
+		if s.String() != name || s.IsRunning() != strings.HasSuffix(name, "HEALTHY") {
+			t.Errorf("%v: want %s; it is running: %t", s, name, s.IsRunning())
+		}
+	}
+}
+
+func TestWorkerString(t *testing.T) {
+	const want = "local_rank=1,global_rank=5,role_rank=3,world_size=6,role_world_size=4"
+	w := Worker{PID: 7, LocalRank: 1, GlobalRank: 5, RoleRank: 3, WorldSize: 6, RoleWorldSize: 4}
+	if got := w.String(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // namedCode is a name of a package in backquotes, such as `rdzv.Handler.Stops`.
@@ -46,6 +49,44 @@ func TestAPIPage(t *testing.T) {
 	}
 	if rows < 100 {
 		t.Errorf("docs/api.md has %d rows", rows)
+	}
+}
+
+// pythonNames finds the classes, functions and methods of a Python file.
+var pythonNames = regexp.MustCompile(`(?m)^(?: {4})?(?:class|def) (\w+)`)
+
+// TestAPIPageIsComplete checks that docs/api.md names every class, function and method of torch's files.
+func TestAPIPageIsComplete(t *testing.T) {
+	find := exec.CommandContext(t.Context(), testenv.Torch(t, "2.14"), "-c",
+		"import importlib.util as u; print(u.find_spec('torch').origin)")
+	origin, err := find.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	skipped := regexp.MustCompile(`^(__\w+__|_error)$`) // _error is a local function of each handler
+	for section := range strings.SplitSeq(string(page), "\n## torch/") {
+		file, rows, _ := strings.Cut(section, "\n")
+		if !strings.HasSuffix(file, ".py") {
+			continue
+		}
+		files++
+		source, err := os.ReadFile(path.Join(path.Dir(strings.TrimSpace(string(origin))), file))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, m := range pythonNames.FindAllStringSubmatch(string(source), -1) {
+			if name := regexp.MustCompile(`\b` + m[1] + `\b`); !skipped.MatchString(m[1]) && !name.MatchString(rows) {
+				t.Errorf("docs/api.md does not name %s of torch/%s", m[1], file)
+			}
+		}
+	}
+	if files != 5 {
+		t.Errorf("docs/api.md has %d files of torch, want 5", files)
 	}
 }
 

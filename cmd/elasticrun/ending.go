@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/records"
+	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/failure"
@@ -58,7 +59,7 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
 	case errors.As(err, &unfit):
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
-	case errors.As(err, new(*elastic.FinishedError)):
+	case errors.As(err, new(*elastic.FinishedError)), errors.As(err, new(*status.StoppedLateError)):
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
 	case isClosed(err):
 		return ending{code: exitClosed, reason: config.ReasonClosed, err: err}

@@ -121,7 +121,7 @@ func (l *launcher) run(ctx context.Context) (agent.RunResult, report.Report, err
 	if err != nil {
 		return fail(err)
 	}
-	l.telemetry.Attach(a, p.gpus)
+	l.telemetry.Attach(a, p.gpus, l.job(p))
 	result, err := a.Run(ctx)
 	rep := a.Report(result)
 	rep.LogDir = p.logs.Path()

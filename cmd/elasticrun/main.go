@@ -12,7 +12,7 @@
 //	internal/telemetry    event log and --status-addr
 //	internal/records      --report and the error file
 //	internal/preview      elasticrun explain; internal/doctor: elasticrun doctor and --preflight
-//	internal/status       elasticrun status; internal/storeserver: elasticrun store
+//	internal/status       elasticrun status, ps and stop; internal/storeserver: elasticrun store
 //
 // The black-box tests of the whole command are here too, because testscript runs the main function of its own package.
 package main

@@ -2,18 +2,24 @@ package main
 
 import (
 	"context"
+	"os"
+	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/doctor"
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/telemetry"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -90,6 +96,27 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 	p.machine.Close()
 	if err := p.logs.Cleanup(); err != nil {
 		log.Warn().Err(err).Msg("cleaning up")
+	}
+}
+
+// job returns how other commands of this machine find and close the job.
+func (l *launcher) job(p *plan) telemetry.Job {
+	pid := os.Getpid()
+	if guard.Supported() {
+		pid = os.Getppid()
+	}
+	var endpoints []string
+	if l.cfg.MaxNodes > 1 {
+		for _, e := range l.cfg.Rendezvous.Endpoints {
+			endpoints = append(endpoints, e.String())
+		}
+	}
+	return telemetry.Job{
+		Launcher: jobs.Launcher{
+			RunID: l.cfg.RunID, Script: l.cfg.Script, Backend: l.cfg.Rendezvous.Backend, Endpoint: strings.Join(endpoints, ","),
+			LogDir: p.logs.Path(), PID: pid, Started: time.Now(),
+		},
+		Close: p.rendezvous.CloseRun,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/status"
 )
 
@@ -24,9 +25,12 @@ func runStatus(args []string, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	show := status.NewPrinter(cfg, stdout)
-	if cfg.Addr != nil {
+	switch {
+	case cfg.Addr != nil:
 		err = status.WatchAgent(ctx, cfg, show)
-	} else {
+	case cfg.Local:
+		err = status.WatchLocal(ctx, cfg, jobs.Machine(), show)
+	default:
 		err = status.WatchJob(ctx, cfg, version, show)
 	}
 	if ctx.Err() != nil { // the user ended --watch

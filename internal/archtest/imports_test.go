@@ -25,7 +25,8 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/backends", "internal/config", "internal/doctor", "internal/launch", "internal/listen", "internal/logging",
+			"internal/backends", "internal/config", "internal/doctor", "internal/jobs", "internal/launch", "internal/listen",
+			"internal/logging",
 			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
 			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
 			"pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
@@ -85,6 +86,10 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it limits HTTP clients, and does not know what it serves",
 	},
+	"internal/jobs": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it finds the launchers of this machine, and does not know what they serve",
+	},
 	"internal/launch": {
 		ours: []string{
 			"internal/config",
@@ -128,7 +133,8 @@ var rules = map[string]rule{
 	},
 	"internal/telemetry": {
 		ours: []string{
-			"internal/config", "internal/httpserver", "internal/listen", "internal/logging", "internal/status", "internal/topology",
+			"internal/config", "internal/httpserver", "internal/jobs", "internal/listen", "internal/logging", "internal/status",
+			"internal/topology",
 			"pkg/agent", "pkg/events", "pkg/procs", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -171,8 +177,8 @@ var rules = map[string]rule{
 	},
 	"internal/status": {
 		ours: []string{
-			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/logging",
-			"internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs", "internal/logging",
+			"internal/printable", "internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",

@@ -15,8 +15,8 @@ func TestComplete(t *testing.T) {
 		files bool
 		dirs  bool
 	}{
-		{line: "", words: "explain doctor status logs store simulate completion version", files: true},
-		{line: "sto", words: "store"},
+		{line: "", words: "explain doctor status ps stop logs store simulate completion version", files: true},
+		{line: "sto", words: "stop store"},
 		{line: "tr", files: true},
 		{line: "--log", words: "--log-dir --log-line-prefix-template --log-max-size --log-max-files --logs-specs --log-format --log-level"},
 		{line: "--rdzv_", words: "--rdzv_backend --rdzv_endpoint --rdzv_id --rdzv_conf --rdzv_secret_file"},

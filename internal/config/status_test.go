@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ func TestLoadStatus(t *testing.T) {
 	}
 	type brief struct {
 		Addr, Backend, Endpoints, RunID, Prefix string
-		Secret, JSON, Watch                     bool
+		Secret, JSON, Watch, Local              bool
 	}
 	for _, tt := range []struct {
 		name, args, env string
@@ -29,6 +30,8 @@ func TestLoadStatus(t *testing.T) {
 		{name: "an agent", args: "--addr node1:9000", want: brief{Addr: "node1:9000"}},
 		{name: "an agent here", args: "--addr=:9000 --watch --json", want: brief{Addr: "127.0.0.1:9000", Watch: true, JSON: true}},
 		{name: "an agent, in a job's environment", args: "--addr=:9000", env: "node1", want: brief{Addr: "127.0.0.1:9000"}},
+		{name: "the job here", want: brief{Local: true}},
+		{name: "a job here", args: "--rdzv-id j --watch", want: brief{Local: true, RunID: "j", Watch: true}},
 		{name: "a job", args: "--rdzv-endpoint node1", want: brief{Backend: rdzv.BackendC10d, Endpoints: "node1:29400", RunID: "none"}},
 		{name: "by the environment", env: "node1:7", want: brief{Backend: rdzv.BackendC10d, Endpoints: "node1:7", RunID: "none"}},
 		{
@@ -50,7 +53,7 @@ func TestLoadStatus(t *testing.T) {
 			}
 			got := brief{
 				Backend: c.Rendezvous.Backend, RunID: c.RunID, Prefix: c.Rendezvous.Etcd.Prefix,
-				Secret: c.Rendezvous.Secret.Reveal() == "s", JSON: c.JSON, Watch: c.Watch,
+				Secret: c.Rendezvous.Secret.Reveal() == "s", JSON: c.JSON, Watch: c.Watch, Local: c.Local,
 			}
 			if c.Addr != nil {
 				got.Addr = c.Addr.String()
@@ -70,7 +73,8 @@ func TestLoadStatus(t *testing.T) {
 func TestLoadStatusRefuses(t *testing.T) {
 	clean(t)
 	for args, want := range map[string]string{
-		"":                                      "which job?",
+		"--rdzv-backend=c10d":                   "--rdzv-backend=c10d: needs --rdzv-endpoint",
+		"--rdzv-id=a/b":                         "--rdzv-id=a/b: must not be empty or contain a slash",
 		"--addr=9000":                           "--addr=9000: the port is missing",
 		"--addr=:0":                             "--addr=:0: needs the port",
 		"--addr=:1 --rdzv-endpoint=x":           "--rdzv-endpoint=x: cannot be combined with --addr",
@@ -140,8 +144,36 @@ func TestStatusInfers(t *testing.T) {
 			}
 		})
 	}
-	_, err := resolveStatus(newReader(StatusFlags(), nil), surroundings{env: environ("").lookup})
-	if err == nil || !strings.Contains(err.Error(), "which job") {
-		t.Errorf("nothing is known: %v", err)
+	c, err := resolveStatus(newReader(StatusFlags(), nil), surroundings{env: environ("").lookup})
+	if err != nil || !c.Local {
+		t.Errorf("nothing is known: %+v, %v", c, err)
+	}
+}
+
+// TestLoadStop checks that elasticrun stop finds its job as elasticrun status does.
+func TestLoadStop(t *testing.T) {
+	clean(t)
+	for args, want := range map[string]string{
+		"":            "true  ",
+		"--rdzv-id=j": "true j ",
+		"--rdzv-id=j --rdzv-endpoint=h:7 --rdzv-backend=static": "false j h:7",
+	} {
+		c, err := LoadStop(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(c.Local, " ", c.RunID, " ", c.Rendezvous.Endpoint); got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"job":                  "elasticrun stop takes flags only",
+		"--rdzv-secret-file=s": "needs --rdzv-endpoint",
+		"--rdzv-endpoint=x:y":  "the port",
+		"--addr=:1":            "unknown flag",
+	} {
+		if _, err := LoadStop(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
 	}
 }

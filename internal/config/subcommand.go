@@ -51,12 +51,14 @@ The launch's flags say what to check.
 			Name: "status", Short: "show what a job is doing", Args: "[flags]", Flags: StatusFlags(),
 			Intro: `Show what a job is doing: its nodes and workers, their resource use and their last lines. With
 --rdzv-endpoint it shows all nodes of a job; with --addr it shows the one node whose --status-addr
-that is.
+that is. Without both it shows what runs on this machine of the only job here that is yours, or of
+the one with --rdzv-id.
 `,
-			Outro: `The command only reads; it does not join the job. Exit code: 0, also after SIGINT; 2 if there is no
-such job; 75 if nothing answers.
+			Outro: `The command only reads; it does not join the job. Exit code: 0, also after SIGINT; 2 if the store
+has no such job, or several run on this machine; 75 if nothing answers, or no job runs here.
 `,
 		},
+		psCommand(), stopCommand(),
 		{
 			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", Flags: LogsFlags(),
 			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run

@@ -6,6 +6,8 @@
 //	Serve      serves it over HTTP, as JSON and as metrics       (server.go, metrics.go, torchmetrics.go)
 //	Job        all nodes of a job; Text shows it to people                                  (job.go, text.go)
 //	Watch...   elasticrun status: asks one agent, or the store of a job   (watch.go, fetch.go, printer.go)
+//	LocalJobs  elasticrun ps: the jobs on this machine, by their sockets  (ps.go, choose.go, local.go)
+//	Stop       elasticrun stop: closes a run, by a socket or in its store (stop.go)
 //
 // A Tracker and an Observer may be used from any goroutine. Neither can block the agent: a Tracker only stores what the
 // events say, and slow measurements run in goroutines that are started on demand.

@@ -27,23 +27,27 @@ func Fetch(ctx context.Context, addr string) (Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	client := &http.Client{Transport: &http.Transport{
-		Proxy: nil, DisableKeepAlives: true,
-		DialContext: new(net.Dialer).DialContext,
-	}}
-	res, err := client.Do(req)
-	if err != nil {
-		return s, describe(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("the reply is %q: this is not the --status-addr of an agent", res.Status)
-	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	data, err := roundTrip(req, new(net.Dialer).DialContext)
 	if err != nil {
 		return s, describe(err)
 	}
 	return parse(data)
+}
+
+// roundTrip sends a request over a connection of its own and returns the reply.
+func roundTrip(
+	req *http.Request, dial func(ctx context.Context, network, addr string) (net.Conn, error),
+) ([]byte, error) {
+	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dial}}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the reply is %q: this is not the --status-addr of an agent", res.Status)
+	}
+	return io.ReadAll(io.LimitReader(res.Body, maxReply))
 }
 
 // parse decodes a Snapshot.

@@ -1,6 +1,12 @@
 package status
 
-import "github.com/elasticrun/elasticrun/pkg/report"
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
 
 // Job is the status of a job, as its agents report it.
 type Job struct {
@@ -38,16 +44,28 @@ type Node struct {
 }
 
 // OfAgent returns the status of a job as one of its agents sees it.
-func OfAgent(s Snapshot) Job {
-	j := Job{
-		Schema: Schema, Time: s.Time, RunID: s.RunID,
-		Nodes: []Node{{Rank: s.NodeRank, Host: s.Host, Workers: s.LocalWorldSize, Status: &s}},
-	}
-	if s.Round != nil {
-		j.Round = &Round{
-			Number: *s.Round, Nodes: s.Nodes, WorldSize: s.WorldSize, Restarts: s.Restarts,
-			MaxRestarts: s.MaxRestarts,
+func OfAgent(s Snapshot) Job { return OfAgents([]Snapshot{s}) }
+
+// OfAgents returns the status of a job as some of its agents see it, at least one. The round is that of the agent that
+// knows the latest.
+func OfAgents(all []Snapshot) Job {
+	j := Job{Schema: Schema, Time: all[0].Time, RunID: all[0].RunID, Nodes: []Node{}}
+	for _, s := range all {
+		j.Nodes = append(j.Nodes, Node{Rank: s.NodeRank, Host: s.Host, Workers: s.LocalWorldSize, Status: &s})
+		if s.Round != nil && (j.Round == nil || *s.Round > j.Round.Number) {
+			j.Round = &Round{
+				Number: *s.Round, Nodes: s.Nodes, WorldSize: s.WorldSize, Restarts: s.Restarts, MaxRestarts: s.MaxRestarts,
+			}
 		}
 	}
+	slices.SortStableFunc(j.Nodes, func(a, b Node) int { return cmp.Compare(a.order(), b.order()) })
 	return j
+}
+
+// order sorts nodes by rank; those in no round come last.
+func (n Node) order() int {
+	if n.Rank == nil {
+		return math.MaxInt
+	}
+	return *n.Rank
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -170,3 +172,46 @@ type noReplyError struct {
 
 func (n *noReplyError) Error() string   { return n.who + ": " + n.err.Error() }
 func (n *noReplyError) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }
+
+// WatchLocal shows the launchers that a job has on this machine once, or with --watch until they have ended.
+func WatchLocal(ctx context.Context, cfg *config.Status, machine jobs.Folders, show func(Job) error) error {
+	job, err := choose(LocalJobs(ctx, machine, os.Geteuid() == 0), cfg.RunID, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		seen, err := fetchAll(ctx, job.launchers)
+		switch {
+		case err != nil && first:
+			return &noReplyError{fmt.Sprintf("the job %s, pid %d", printable.Quote(job.RunID), job.PIDs[0]), err}
+		case err != nil: // all have ended
+			return nil
+		}
+		if err := show(OfAgents(seen)); err != nil || !cfg.Watch {
+			return err
+		}
+		select {
+		case <-time.After(backends.StatusInterval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// fetchAll requests the status of launchers of this machine, and returns those that reply. It fails if none does.
+func fetchAll(ctx context.Context, launchers []jobs.Running) (seen []Snapshot, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	for _, l := range launchers {
+		s, failed := fetchLocal(ctx, l, "/status")
+		if failed != nil {
+			err = failed
+			continue
+		}
+		seen = append(seen, s)
+	}
+	if len(seen) > 0 {
+		return seen, nil
+	}
+	return nil, err
+}

@@ -1,4 +1,5 @@
-// Package telemetry shows others what the agent does: in the event log, as torch's events, and at --status-addr.
+// Package telemetry shows others what the agent does: in the event log, as torch's events, at --status-addr, and on the
+// socket of elasticrun ps.
 //
 // A Telemetry receives the agent's events. It does not block the agent, and the agent does not know who reads. The form
 // of a status belongs to package status, the form of an event to package events.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/httpserver"
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/status"
@@ -33,6 +34,7 @@ type Telemetry struct {
 	console  *events.TorchLines // nil: torch's events are not printed
 	listener net.Listener       // nil: there is no --status-addr
 	server   *httpserver.Server // nil before Attach, or without a listener
+	local    *httpserver.Server // for elasticrun ps, status and stop; nil before Attach, or if it could not be registered
 	usage    *procs.Sampler     // nil before Attach, like agent and gpus
 	agent    *agent.Agent       //
 	gpus     *topology.ComputeApps
@@ -87,9 +89,20 @@ func Open(
 	return t, nil
 }
 
-// Attach starts to serve the status of an agent, which is about to run.
-func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
+// Job is how other commands of this machine find and close a job.
+type Job struct {
+	Launcher jobs.Launcher
+	Close    status.CloseRun
+}
+
+// Attach registers the job on this machine and starts to serve the status of its agent, which is about to run.
+func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps, job Job) {
 	t.agent, t.gpus, t.usage = a, gpus, procs.NewSampler()
+	if entry, err := jobs.Machine().Register(job.Launcher); err != nil {
+		t.log.Debug().Err(err).Msg("elasticrun ps and stop do not find this job; everything else goes on")
+	} else {
+		t.local = status.ServeLocal(entry, t.observer, job.Close, t.log)
+	}
 	if t.listener == nil {
 		return
 	}
@@ -129,6 +142,9 @@ func (t *Telemetry) Close(rep report.Report) {
 		}
 	}
 	t.Emit(r)
+	if t.local != nil {
+		t.local.Close()
+	}
 	if t.server != nil {
 		t.server.Close()
 	} else if t.listener != nil { // there was no agent

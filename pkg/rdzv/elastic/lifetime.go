@@ -193,3 +193,13 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	return errors.Join(h.opts.Access.Close(ctx), h.closeStore())
 }
+
+// Outcome returns how the job has ended, nil as long as this agent does not know an end.
+func (h *Handler) Outcome() *rdzv.Outcome {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.outcome == nil {
+		return nil
+	}
+	return h.outcome.outcome
+}

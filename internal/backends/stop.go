@@ -1,0 +1,27 @@
+package backends
+
+import (
+	"context"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// CloseRun closes the run for all nodes. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
+// otherwise. Workers may still be stopping when it returns.
+func (r *Rendezvous) CloseRun(ctx context.Context) error {
+	known, _ := r.Handler.(interface{ Outcome() *rdzv.Outcome })
+	if known != nil {
+		if o := known.Outcome(); o != nil {
+			return &rdzv.EndedError{Outcome: *o}
+		}
+	}
+	if err := r.Handler.SetClosed(ctx); err != nil {
+		return err
+	}
+	if known != nil {
+		if o := known.Outcome(); o != nil && o.Ending != rdzv.EndClosed {
+			return &rdzv.EndedError{Outcome: *o}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package config
+
+import "os"
+
+// Stop is the resolved configuration of elasticrun stop.
+type Stop struct{ Target }
+
+// StopFlags returns the table of elasticrun stop.
+func StopFlags() []Flag { return commandFlags("stop", targetFlags()...) }
+
+// LoadStop resolves the arguments of elasticrun stop, together with the environment and the config file. Its errors are
+// ErrHelp and *UsageError.
+func LoadStop(args []string) (*Stop, error) {
+	r, err := readFlagsOnly("stop", StopFlags(), args, true)
+	if err != nil {
+		return nil, err
+	}
+	c := &Stop{r.readTarget(surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret})}
+	if r.err != nil {
+		return nil, r.err
+	}
+	c.Warnings = r.printableWarnings()
+	return c, nil
+}
+
+// stopCommand describes elasticrun stop.
+func stopCommand() Subcommand {
+	return Subcommand{
+		Name: "stop", Short: "end a job on all of its nodes", Args: "[flags]", Flags: StopFlags(),
+		Intro: `End a job on all of its nodes: no round begins any more, and every launcher stops its workers and
+ends with the exit code 76. With --rdzv-endpoint it is any job that this machine can reach, and
+needs the job's secret. Else it is the only job of yours on this machine, or that with --rdzv-id.
+`,
+		Outro: `The command waits up to 15 s until the end of the job is certain; workers may still be stopping
+then. Exit code: 0 if this command has ended the job; 73 if it had finished by itself; 75 if the job
+cannot be reached, or did not confirm its end; 2 if the flags or the secret are refused, or several
+jobs could be meant.
+`,
+	}
+}

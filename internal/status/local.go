@@ -1,0 +1,127 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/httpserver"
+	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// maxRequester bounds the name of who stops a job, in bytes.
+const maxRequester = 200
+
+// CloseRun closes the run of an agent. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
+// otherwise. After another error it is unknown whether the run ends.
+type CloseRun func(context.Context) error
+
+// ServeLocal serves an agent's status on l to commands of the same user, and closes the run for them. l decides who may
+// connect.
+//
+//	GET  /status   the Snapshot as JSON, as for Serve
+//	GET  /state    the Snapshot without what would have to be measured
+//	POST /stop     closes the run; the body says who asks
+func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger zerolog.Logger) *httpserver.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		replyJSON(w, observer.Observe(r.Context()))
+	})
+	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
+		s := observer.tracker.Snapshot()
+		s.Time = report.Time{Time: time.Now()}
+		replyJSON(w, s)
+	})
+	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
+		by, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))
+		logging.Always(logger).Str("by", printable.Line(string(by))).Msg("elasticrun stop closes the run")
+		replyJSON(w, replyTo(closeRun(r.Context())))
+	})
+	return httpserver.Serve(l, httpserver.Options{
+		Handler: mux, Name: "the socket of elasticrun ps", ReadTimeout: requestTimeout, WriteTimeout: StopTimeout,
+		MaxConns: maxConns, Logger: logger,
+	})
+}
+
+// stopReply is the reply to a request to stop. It is empty if the run was closed.
+type stopReply struct {
+	Ended   *rdzv.Outcome `json:"ended,omitempty"`   // how the run has ended instead
+	Problem string        `json:"problem,omitempty"` // why it is unknown whether the run ends
+}
+
+func replyTo(err error) stopReply {
+	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
+		return stopReply{Ended: &ended.Outcome}
+	}
+	if err != nil {
+		return stopReply{Problem: err.Error()}
+	}
+	return stopReply{}
+}
+
+func replyJSON(w http.ResponseWriter, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	httpserver.Reply(w, http.StatusOK, "application/json", data)
+}
+
+// askLauncher sends a request to a launcher of this machine.
+func askLauncher(ctx context.Context, l jobs.Running, method, path, body string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://launcher"+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	data, err := roundTrip(req, func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) })
+	switch {
+	case ctx.Err() != nil:
+		err = errors.New("it does not reply")
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, io.EOF),
+		errors.Is(err, syscall.ECONNRESET):
+		err = errors.New("it has just ended")
+	}
+	return data, err
+}
+
+// fetchLocal requests the status of a launcher of this machine: path is /status or /state.
+func fetchLocal(ctx context.Context, l jobs.Running, path string) (Snapshot, error) {
+	data, err := askLauncher(ctx, l, http.MethodGet, path, "")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return parse(data)
+}
+
+// requestStop makes a launcher of this machine close its run. Its errors are those of CloseRun.
+func requestStop(ctx context.Context, l jobs.Running, by string) error {
+	data, err := askLauncher(ctx, l, http.MethodPost, "/stop", by)
+	if err != nil {
+		return err
+	}
+	var reply stopReply
+	switch err := json.Unmarshal(data, &reply); {
+	case err != nil:
+		return fmt.Errorf("its reply is no result: %w", err)
+	case reply.Ended != nil:
+		return &rdzv.EndedError{Outcome: *reply.Ended}
+	case reply.Problem != "":
+		return errors.New(reply.Problem)
+	}
+	return nil
+}

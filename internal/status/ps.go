@@ -1,0 +1,174 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+const (
+	// localTimeout bounds the replies of all launchers of this machine. maxAsked is how many are asked at a time.
+	localTimeout = 2 * time.Second
+	maxAsked     = 32
+)
+
+// NoReply is the state of a job whose launcher does not reply.
+const NoReply State = "no reply"
+
+// LocalJob is a job of which launchers run on this machine.
+type LocalJob struct {
+	RunID    string `json:"run_id"`
+	Script   string `json:"script"`
+	User     string `json:"user"`
+	Backend  string `json:"rdzv_backend"`
+	Endpoint string `json:"rdzv_endpoint,omitempty"` // empty for a job of one node
+	// State is that of the job's first launcher, or NoReply. Round is the latest one, null before the first.
+	State  State       `json:"state"`
+	Round  *Round      `json:"round"`
+	Since  report.Time `json:"since"` // the start of the first launcher
+	LogDir string      `json:"log_dir,omitempty"`
+	// PIDs are the launchers on this machine, as the user has started them.
+	PIDs []int `json:"pids"`
+
+	uid       int
+	launchers []jobs.Running
+}
+
+// LocalJobs returns the jobs of this user on this machine, or of all users, in the order of their start.
+func LocalJobs(ctx context.Context, machine jobs.Folders, allUsers bool) []LocalJob {
+	ctx, cancel := context.WithTimeout(ctx, localTimeout)
+	defer cancel()
+	running := machine.List(allUsers)
+	states := make([]*Snapshot, len(running))
+	slots := make(chan struct{}, maxAsked)
+	var asking sync.WaitGroup
+	for i, l := range running {
+		asking.Go(func() {
+			slots <- struct{}{}
+			if s, err := fetchLocal(ctx, l, "/state"); err == nil {
+				states[i] = &s
+			}
+			<-slots
+		})
+	}
+	asking.Wait()
+	return groupJobs(running, states)
+}
+
+// groupJobs combines the launchers of one user that take part in one run. states has nil for a launcher that has not
+// replied.
+func groupJobs(running []jobs.Running, states []*Snapshot) []LocalJob {
+	all := []LocalJob{}
+	for i, l := range running {
+		s := states[i]
+		at := slices.IndexFunc(all, func(j LocalJob) bool {
+			return l.Endpoint != "" && j.uid == l.UID && j.RunID == l.RunID && j.Backend == l.Backend && j.Endpoint == l.Endpoint
+		})
+		if at < 0 {
+			at = len(all)
+			all = append(all, LocalJob{
+				RunID: l.RunID, Script: l.Script, Backend: l.Backend, Endpoint: l.Endpoint, User: userName(l.UID), uid: l.UID,
+				State: NoReply, Since: report.Time{Time: l.Started}, LogDir: l.LogDir,
+			})
+		}
+		j := &all[at]
+		j.PIDs, j.launchers = append(j.PIDs, l.PID), append(j.launchers, l)
+		if s == nil {
+			continue
+		}
+		if j.State == NoReply {
+			j.State = s.State
+		}
+		if r := OfAgent(*s).Round; r != nil && (j.Round == nil || r.Number > j.Round.Number) {
+			j.Round = r
+		}
+	}
+	return all
+}
+
+// userName returns the name of a user, or the number if there is none.
+func userName(uid int) string {
+	id := strconv.Itoa(uid)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
+
+// PrintJobs lists the jobs of this user on this machine. root sees the jobs of all users.
+func PrintJobs(ctx context.Context, cfg *config.PS, machine jobs.Folders, stdout io.Writer) error {
+	allUsers := os.Geteuid() == 0
+	all, now := LocalJobs(ctx, machine, allUsers), time.Now()
+	text := []byte(jobsText(all, allUsers))
+	if cfg.JSON {
+		list := struct {
+			Schema int         `json:"schema"`
+			Time   report.Time `json:"time"`
+			Jobs   []LocalJob  `json:"jobs"`
+		}{Schema, report.Time{Time: now}, all}
+		data, err := json.MarshalIndent(list, "", "  ")
+		if err != nil {
+			return err
+		}
+		text = append(logging.JSON(data), '\n')
+	}
+	_, err := stdout.Write(text)
+	return err
+}
+
+// jobsText shows jobs to people, one line each.
+func jobsText(all []LocalJob, users bool) string {
+	if len(all) == 0 {
+		if users {
+			return "no job runs on this machine\n"
+		}
+		return "no job of yours runs on this machine\n"
+	}
+	head := "RUN ID\tSCRIPT\tNODES\tWORKERS\tSTATE\tRESTARTS\tSINCE\tPID\tLOGS"
+	if users {
+		head = "USER\t" + head
+	}
+	var b strings.Builder
+	table(&b, head, len(all), func(i int) string {
+		row := jobRow(all[i])
+		if users {
+			row = printable.Quote(all[i].User) + "\t" + row
+		}
+		return row
+	})
+	return b.String()
+}
+
+// jobRow formats a job as cells.
+func jobRow(j LocalJob) string {
+	nodes, workers, restarts := "-", "-", "-"
+	if r := j.Round; r != nil {
+		nodes, workers = strconv.Itoa(r.Nodes), strconv.Itoa(r.WorldSize)
+		restarts = fmt.Sprintf("%d/%d", r.Restarts, r.MaxRestarts)
+	}
+	logs := "-"
+	if j.LogDir != "" {
+		logs = printable.Quote(j.LogDir)
+	}
+	var pids []string
+	for _, pid := range j.PIDs {
+		pids = append(pids, strconv.Itoa(pid))
+	}
+	return cells(printable.Quote(j.RunID), cmp.Or(printable.Line(j.Script), "-"), nodes, workers,
+		printable.Line(string(j.State)), restarts, j.Since.Local().Format(time.DateTime), strings.Join(pids, ","), logs)
+}

@@ -1,0 +1,143 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// runningJobs returns three launchers and their states: two of one job of which one does not reply, and a job of one
+// node.
+func runningJobs() ([]jobs.Running, []*Snapshot) {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.Local)
+	two := jobs.Launcher{RunID: "job7", Script: "train.py", Backend: "c10d", Endpoint: "h:29400", LogDir: "/logs/a b", PID: 7, Started: at}
+	other, one := two, jobs.Launcher{RunID: "none\x1b[31m", Script: "x\n.py", PID: 9, Started: at}
+	other.PID = 8
+	return []jobs.Running{{Launcher: two}, {Launcher: other}, {Launcher: one, UID: 4_000_000}},
+		[]*Snapshot{nil, {
+			State: Running, Round: new(2), Nodes: 2, WorldSize: 8, Restarts: 1, MaxRestarts: 3,
+		}, {State: Waiting}}
+}
+
+func TestJobsText(t *testing.T) {
+	all := groupJobs(runningJobs())
+	all[0].User = "me"
+	const want = `USER     RUN ID           SCRIPT  NODES  WORKERS  STATE    RESTARTS  SINCE                PID  LOGS
+me       job7             train.py  2      8        running  1/3       2026-05-04 03:02:01  7,8  "/logs/a b"
+4000000  "none\x1b[31m"  x; .py    -      -        waiting  -         2026-05-04 03:02:01  9    -
+`
+	got := jobsText(all, true)
+	if fields := func(s string) string { return strings.Join(strings.Fields(s), " ") }; fields(got) != fields(want) {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	}
+	for line := range strings.Lines(got) {
+		if at := strings.Index(got, "NODES"); line[at-2:at] != "  " || line[at] == ' ' {
+			t.Errorf("column NODES is not aligned:\n%s", got)
+		}
+	}
+	if got := jobsText(nil, false); got != "no job of yours runs on this machine\n" {
+		t.Error(got)
+	}
+}
+
+func TestGroupJobs(t *testing.T) {
+	running, states := runningJobs()
+	for _, change := range []func(*jobs.Running){
+		func(r *jobs.Running) { r.RunID = "job8" },
+		func(r *jobs.Running) { r.Endpoint = "i:29400" },
+		func(r *jobs.Running) { r.Backend = "static" },
+		func(r *jobs.Running) { r.UID++ },
+	} {
+		changed := append([]jobs.Running{}, running...)
+		change(&changed[1])
+		if got := len(groupJobs(changed, states)); got != 3 {
+			t.Errorf("%+v: %d jobs", changed[1], got)
+		}
+	}
+	running[0].Endpoint, running[1].Endpoint = "", ""
+	got := groupJobs(running, states)
+	if len(got) != 3 || got[0].State != NoReply {
+		t.Errorf("jobs of one node: %+v", got)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	a, b, twin, foreign := LocalJob{RunID: "a", uid: 1}, LocalJob{RunID: "b", uid: 1}, LocalJob{RunID: "a", uid: 1}, LocalJob{RunID: "f", uid: 2}
+	for _, tt := range []struct {
+		name, runID string
+		all         []LocalJob
+		want, err   string
+		usage       bool
+	}{
+		{name: "the only one", all: []LocalJob{a, foreign}, want: "a"},
+		{name: "by id", all: []LocalJob{a, b}, runID: "b", want: "b"},
+		{name: "of another user by id", all: []LocalJob{a, foreign}, runID: "f", want: "f"},
+		{name: "none", err: "no job of yours runs on this machine"},
+		{name: "none with the id", all: []LocalJob{a}, runID: "x", err: "no job of yours with the run id x"},
+		{name: "only of others", all: []LocalJob{foreign}, err: "choose one of other users by --rdzv-id: f"},
+		{name: "several", all: []LocalJob{a, b}, err: "which job? 2 run on this machine: a", usage: true},
+		{name: "several with the id", all: []LocalJob{a, twin, b}, runID: "a", err: "--rdzv-id=a: 2 jobs", usage: true},
+	} {
+		j, err := choose(tt.all, tt.runID, 1)
+		_, usage := errors.AsType[*config.UsageError](err)
+		if j.RunID != tt.want || (err == nil) != (tt.err == "") || usage != tt.usage ||
+			err != nil && (!strings.Contains(err.Error(), tt.err) || !usage && !errors.Is(err, rdzv.ErrConnection)) {
+			t.Errorf("%s: %q, %v", tt.name, j.RunID, err)
+		}
+	}
+	many := make([]LocalJob, 12)
+	if got := describeJobs(many); !strings.HasSuffix(got, ", 2 more") {
+		t.Error(got)
+	}
+}
+
+// TestServeLocal checks what a launcher replies on its socket.
+func TestServeLocal(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: 7, Started: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tracker Tracker
+	observer := NewObserver(&tracker, Sources{})
+	defer observer.Close()
+	tracker.Emit(events.Event{Kind: events.KindLauncherStarted, RunID: "a", Host: "h"})
+	var closed error
+	var log strings.Builder
+	server := ServeLocal(entry, observer, func(context.Context) error { return closed }, zerolog.New(&log))
+	if got := LocalJobs(t.Context(), machine, false); len(got) != 1 || got[0].State != Starting || got[0].PIDs[0] != 7 {
+		t.Errorf("listed %+v", got)
+	}
+	l := machine.List(false)[0]
+	if s, err := fetchLocal(t.Context(), l, "/status"); err != nil || s.Host != "h" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := requestStop(t.Context(), l, "me\x1b"); err != nil || !strings.Contains(log.String(), `"by":"me\\x1b"`) {
+		t.Errorf("%v, logged %s", err, &log)
+	}
+	closed = &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndSucceeded}}
+	if ended, ok := errors.AsType[*rdzv.EndedError](requestStop(t.Context(), l, "me")); !ok || ended.Outcome.Ending != rdzv.EndSucceeded {
+		t.Errorf("after the end: %v", ended)
+	}
+	closed = errors.New("not joined")
+	if err := requestStop(t.Context(), l, "me"); err == nil || err.Error() != "not joined" {
+		t.Error(err)
+	}
+	server.Close()
+	if err := requestStop(t.Context(), l, "me"); err == nil || err.Error() != "it has just ended" {
+		t.Error(err)
+	}
+	if got := machine.List(false); len(got) != 0 {
+		t.Errorf("left %+v", got)
+	}
+}

@@ -1,0 +1,100 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/backends"
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+// StopTimeout bounds how long Stop waits for the end of a run.
+const StopTimeout = 15 * time.Second
+
+// Stop closes the run that cfg names and returns one line about it. It returns when the run's end has been written;
+// workers may still be stopping. Its error is a [*StoppedLateError] if the run had ended before, or has ended
+// otherwise. After another error it is unknown whether the run ends.
+func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, StopTimeout, fmt.Errorf("no result within %v", StopTimeout))
+	defer cancel()
+	what := fmt.Sprintf("run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
+	var err error
+	if cfg.Local {
+		var job LocalJob
+		if job, err = choose(LocalJobs(ctx, machine, os.Geteuid() == 0), cfg.RunID, os.Geteuid()); err != nil {
+			return "", err
+		}
+		what = fmt.Sprintf("run id %q on this machine", job.RunID)
+		err = stopLocal(ctx, job, requester())
+	} else {
+		err = stopByStore(ctx, cfg, version, requester())
+	}
+	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
+		return "", &StoppedLateError{what, ended}
+	}
+	if err != nil {
+		return "", &noReplyError{what, err}
+	}
+	return "closed " + what, nil
+}
+
+// requester names for people who asks: the user and this host.
+func requester() string {
+	host, _ := os.Hostname()
+	name := userName(os.Geteuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return name + "@" + host
+}
+
+// stopLocal closes the run of a job by its launchers on this machine.
+func stopLocal(ctx context.Context, job LocalJob, by string) (err error) {
+	for _, l := range job.launchers {
+		err = requestStop(ctx, l, by)
+		if err == nil || errors.As(err, new(*rdzv.EndedError)) {
+			return err
+		}
+		err = fmt.Errorf("the launcher, pid %d: %w", l.PID, err)
+	}
+	return err
+}
+
+// stopByStore closes the run of a job in its store.
+func stopByStore(ctx context.Context, cfg *config.Stop, version, by string) error {
+	store, err := backends.Visit(ctx, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, cfg.RunID,
+		cfg.InSlurm)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = store.Close(bounded) // after an error the session expires after backends.VisitTTL
+	}()
+	_, err = elastic.Close(ctx, store, cfg.RunID, by)
+	return err
+}
+
+// StoppedLateError says that a run was not stopped, because it had ended by itself.
+type StoppedLateError struct {
+	what  string
+	ended *rdzv.EndedError
+}
+
+func (e *StoppedLateError) Error() string {
+	how := string(e.ended.Outcome.Ending)
+	if e.ended.Late != nil {
+		how = e.ended.Late.Describe(e.ended.Outcome.Ending)
+	}
+	return fmt.Sprintf("%s had already finished (%s); nothing was stopped", e.what, how)
+}

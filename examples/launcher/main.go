@@ -1,10 +1,9 @@
-// Launcher runs one node of a job of two nodes, with elasticrun's packages and without its command. Start it twice, such
-// as: launcher localhost:29400 python3 train.py.
+// Launcher runs one of two nodes without the elasticrun command, as in: launcher localhost:29400 python3 train.py.
 package main
 
 import (
 	"context"
-	"log"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,12 +19,13 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		log.Fatal("usage: launcher ENDPOINT PROGRAM [ARGS...]")
+		fmt.Fprintln(os.Stderr, "usage: launcher ENDPOINT PROGRAM [ARGS...]")
+		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	result, err := run(ctx, os.Args[1], os.Args[2], os.Args[3:])
 	stop()
-	log.Printf("%v after %d restarts; error: %v", result.State, result.Restarts, err)
+	fmt.Fprintf(os.Stderr, "%v after %d restarts; error: %v\n", result.State, result.Restarts, err)
 	if err != nil || result.State != agent.Succeeded {
 		os.Exit(1)
 	}
@@ -40,14 +40,14 @@ func run(ctx context.Context, endpoint, program string, args []string) (agent.Ru
 	if err != nil {
 		return agent.RunResult{}, err
 	}
-	defer rendezvous.Shutdown(context.WithoutCancel(ctx))
+	defer func() { _ = rendezvous.Shutdown(context.WithoutCancel(ctx)) }()
 	console := workerlog.NewConsole(os.Stdout, os.Stderr)
-	defer console.Close()
+	defer func() { _ = console.Close() }()
 	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Workers: 2})
 	if err != nil {
 		return agent.RunResult{}, err
 	}
-	defer supervisor.Close()
+	defer func() { _ = supervisor.Close() }()
 	a, err := agent.New(agent.Options{
 		Spec:       agent.WorkerSpec{LocalWorldSize: 2, Entrypoint: program, Args: args, MaxRestarts: maxRestarts},
 		Rendezvous: rendezvous, Launcher: agent.ProcessLauncher{Supervisor: supervisor}, Env: os.Environ(),

@@ -52,6 +52,7 @@ func freeEndpoint(t *testing.T) string {
 // Two nodes run a job together. A worker that fails once costs a restart of all workers, and one that always fails
 // ends the job on both nodes.
 func TestTwoNodes(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, script string
 		workers      []string // what the workers print

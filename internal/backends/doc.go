@@ -1,5 +1,5 @@
-// Package backends makes the rendezvous handler that --rdzv-backend names, from the configuration. The creators are those
-// of pkg/rdzv/backends. This package adds what only the command has: the guard, its exit notices, and observers.
+// Package backends makes the rendezvous handler that --rdzv-backend names, from the configuration. The creators are
+// those of pkg/rdzv/backends. This package adds what only the command has: the guard, its exit notices, and observers.
 //
 //	New          the handler of one backend, which connects to nothing yet   (backend.go)
 //	Open         the handler of this node, with its identity                 (backend.go)

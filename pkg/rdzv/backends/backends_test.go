@@ -146,7 +146,8 @@ func TestSettingsOfTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := o.handler(in, &elastic.Identity{})
-	if got.Job.JoinTimeout != time.Minute || !slices.Equal(got.Access.(*elastic.C10d).Ports, []int{1, 2}) || !got.SharedRunID {
+	ports := got.Access.(*elastic.C10d).Ports
+	if got.Job.JoinTimeout != time.Minute || !slices.Equal(ports, []int{1, 2}) || !got.SharedRunID {
 		t.Errorf("got %+v", got)
 	}
 }

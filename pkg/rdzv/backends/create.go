@@ -76,9 +76,10 @@ func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
 			Host: id.Host, Identity: id.Name, Hint: in.rank, Launch: o.Launch, Command: o.Command,
 		},
 		CloseTimeout: in.CloseTimeout,
-		KeepAlive:    min(in.KeepAliveInterval, in.TTL()/4), // so that one of several gets through before the workers are stopped
-		Timeout:      in.RequestTimeout(),
-		Stores:       elastic.WorkerStores{Addr: o.LocalAddr, Ports: o.WorkerStorePorts, WorkersHost: o.WorkersHost},
+		// One of several keep-alives gets through before the workers are stopped.
+		KeepAlive: min(in.KeepAliveInterval, in.TTL()/4),
+		Timeout:   in.RequestTimeout(),
+		Stores:    elastic.WorkerStores{Addr: o.LocalAddr, Ports: o.WorkerStorePorts, WorkersHost: o.WorkersHost},
 	}
 	if in.MaxNodes == 1 {
 		out.Node.Hint = -1
@@ -130,8 +131,8 @@ func (o *Options) offers(access *elastic.C10d) func() []string {
 	}
 }
 
-// EtcdOptions returns how the etcd backend connects with these parameters, for programs that need a session of their own
-// beside the handler's.
+// EtcdOptions returns how the etcd backend connects with these parameters. It is for programs that need a session of
+// their own beside the handler's.
 func EtcdOptions(o Options, p rdzv.Parameters) (etcd.Options, error) {
 	in, err := o.read(p)
 	if err != nil {

@@ -46,8 +46,8 @@ func IsPassword(key string) bool {
 
 // Read reads the options of a backend. Of several names of an option the first one counts, of several values of one
 // name the last one. Read refuses unknown options and values that are not valid or contradict each other. It warns of
-// options that have no effect, one line each. secretFile reads the file of password_file; nil reads its text without the
-// newline.
+// options that have no effect, one line each. secretFile reads the file of password_file; nil reads its text without
+// the newline.
 func Read(
 	backend string, items []Item, secretFile func(path string) (Secret, error),
 ) (s Settings, warnings []string, err error) {

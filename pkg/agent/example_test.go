@@ -73,7 +73,7 @@ func Example() {
 			Entrypoint: "sh", Args: []string{"-c", "test $RANK = 0 || exit $((3 * (1 - TORCHELASTIC_RESTART_COUNT)))"},
 		},
 		Rendezvous: &oneNode{maxRestarts: 1}, Launcher: agent.ProcessLauncher{Supervisor: sup}, LogFolders: logs,
-		Env: os.Environ(),
+		Env:    os.Environ(),
 		Events: printer{}, ShutdownTimeout: 10 * time.Second, RestartGrace: 10 * time.Second,
 	})
 	if err != nil {

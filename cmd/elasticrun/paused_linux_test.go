@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -51,7 +52,14 @@ func awaitDead(t *testing.T, pid int) {
 	}
 	defer unix.Close(fd)
 	within := 20 * time.Second
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(within.Milliseconds()))
+	var n int
+	for until := time.Now().Add(within); ; { // Go's runtime sends signals, which interrupt the call
+		left := max(0, time.Until(until))
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
 	if err != nil || n == 0 {
 		t.Errorf("process %d is in state %s after %v (%v)", pid, processState(t, pid), within, err)
 	}

@@ -96,7 +96,8 @@ const torchVersion = `import os, runpy, importlib.util
 torch = importlib.util.find_spec("torch") or exit("no module named torch")
 print(runpy.run_path(os.path.join(os.path.dirname(torch.origin), "version.py"))["__version__"])`
 
-// checkTorch returns python if its version of torch is that version or begins with it. Its errors contain how, the command that installs it.
+// checkTorch returns python if its version of torch is that version or begins with it. Its errors contain how, the
+// command that installs it.
 func checkTorch(version, python, how string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -25,8 +25,11 @@ import (
 func TestTorch(t *testing.T) {
 	t.Parallel()
 	for _, build := range []torchBuild{
-		{version: "1.13"}, {version: "2.6"}, {version: "2.14"},
-		{version: testenv.Official, libuv: true}, {version: testenv.Official},
+		{version: "1.13"},
+		{version: "2.6"},
+		{version: "2.14"},
+		{version: testenv.Official, libuv: true},
+		{version: testenv.Official},
 	} {
 		if build.version != "1.13" && build.version != "2.14" && !testenv.Whole(t) {
 			continue

@@ -2,8 +2,8 @@ package tcpstore
 
 import "encoding/binary"
 
-// The wire format of torch's TCPStore, as recorded from torch 1.13.0, 2.6.0, 2.14.1 and 2.15.0 (testdata/wire). Integers
-// are little-endian. A request is an op byte and the fields of its layout:
+// The wire format of torch's TCPStore, as recorded from torch 1.13.0, 2.6.0, 2.14.1 and 2.15.0 (testdata/wire).
+// Integers are little-endian. A request is an op byte and the fields of its layout:
 //
 //	w   u32
 //	i   i64

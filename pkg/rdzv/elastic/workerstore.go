@@ -43,8 +43,8 @@ type workerStore struct {
 	probes            sync.WaitGroup
 }
 
-// freeEverywhere returns a port that is free at all addresses. A worker's TCPStore listens at all of them, so a port that
-// is free only at the node's address may be taken (torch 2.15 torch/distributed/elastic/utils/distributed.py).
+// freeEverywhere returns a port that is free at all addresses. A worker's TCPStore listens at all of them, so a port
+// that is free only at the node's address may be taken (torch 2.15 torch/distributed/elastic/utils/distributed.py).
 func freeEverywhere(ctx context.Context) (Ports, error) {
 	ln, err := listenWorkerStore(ctx, Ports{}, "")
 	if err != nil {

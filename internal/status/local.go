@@ -48,7 +48,7 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 	})
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
 		by, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))
-		logging.Always(logger).Str("by", printable.Line(string(by))).Msg("elasticrun stop closes the run")
+		logging.Always(logger).Str("by", printable.Line(string(by))).Msg("elasticrun stop asks to close the run")
 		replyJSON(w, replyTo(closeRun(r.Context())))
 	})
 	return httpserver.Serve(l, httpserver.Options{

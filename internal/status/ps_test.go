@@ -141,3 +141,28 @@ func TestServeLocal(t *testing.T) {
 		t.Errorf("left %+v", got)
 	}
 }
+
+// TestStopUnconfirmed checks the error for a launcher that has not closed its run.
+func TestStopUnconfirmed(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tracker Tracker
+	observer := NewObserver(&tracker, Sources{})
+	defer observer.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	server := ServeLocal(entry, observer, func(asked context.Context) error {
+		cancel(errors.New("no result within 15s"))
+		<-asked.Done()
+		return context.Cause(asked)
+	}, zerolog.Nop())
+	defer server.Close()
+	err = stopLocal(ctx, LocalJob{launchers: machine.List(false)}, "me")
+	const want = "the launcher, pid 7: it does not reply: no result within 15s, but may still close the run; " +
+		"SIGTERM to it ends its workers"
+	if err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -50,11 +49,7 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 // requester names for people who asks: the user and this host.
 func requester() string {
 	host, _ := os.Hostname()
-	name := userName(os.Geteuid())
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	return name + "@" + host
+	return userName(os.Geteuid()) + "@" + host
 }
 
 // stopLocal closes the run of a job by its launchers on this machine.
@@ -64,7 +59,10 @@ func stopLocal(ctx context.Context, job LocalJob, by string) (err error) {
 		if err == nil || errors.As(err, new(*rdzv.EndedError)) {
 			return err
 		}
-		err = fmt.Errorf("the launcher, pid %d: %w", l.PID, err)
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w, but may still close the run", err, context.Cause(ctx))
+		}
+		err = fmt.Errorf("the launcher, pid %d: %w; SIGTERM to it ends its workers", l.PID, err)
 	}
 	return err
 }

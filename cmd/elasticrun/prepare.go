@@ -124,7 +124,8 @@ func (l *launcher) job(p *plan) telemetry.Job {
 func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, error) {
 	cfg := l.cfg
 	opts := agent.Options{
-		Spec: p.spec, Env: p.env, Rendezvous: p.rendezvous.Handler, Launcher: agent.ProcessLauncher{Supervisor: supervisor}, LogFolders: p.logs,
+		Spec: p.spec, Env: p.env, Rendezvous: p.rendezvous.Handler,
+		Launcher: agent.ProcessLauncher{Supervisor: supervisor}, LogFolders: p.logs,
 		Kernel: p.machine, ErrorFiles: errorFiles{}, Events: l.telemetry, Logger: l.log,
 		Forward: l.signals.forward, KillNow: l.signals.urgent,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace, ErrorExitTimeout: cfg.ErrorExitTimeout,

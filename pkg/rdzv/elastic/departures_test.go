@@ -161,14 +161,16 @@ func TestDepartedOutcome(t *testing.T) {
 		want  string
 	}{
 		{
-			"a worker fails", []step{
+			"a worker fails",
+			[]step{
 				{4, "b failing 1", "halt0: b c"},
 				{5, "b ready; c ready", "result: failed by b, forget job, forget departed/0/0, end: b c"},
 			},
 			"not restarted: a had finished and left",
 		},
 		{
-			"a node is lost", []step{
+			"a node is lost",
+			[]step{
 				{4, "b gone", "halt0: c"},
 				{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
 			},

@@ -34,6 +34,8 @@ const (
 type Flag struct {
 	// Name is the long name in its dashed spelling, without leading dashes. It is also the key in the config file.
 	Name string
+	// Alias is an older name, which the command line and the config file accept too; empty if there is none.
+	Alias string
 	// Short is the one-letter form; empty if there is none.
 	Short string
 	// Env lists the environment variables that set the flag. The first one that is set wins.
@@ -76,10 +78,10 @@ func (f Flag) Underscored() string { return strings.ReplaceAll(f.Name, "-", "_")
 
 func underscoreToDash(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
-// findFlag returns the flag with this long name, in either spelling.
+// findFlag returns the flag with this long name or alias, in either spelling.
 func findFlag(flags []Flag, name string) (Flag, bool) {
 	name = underscoreToDash(name)
-	i := slices.IndexFunc(flags, func(f Flag) bool { return f.Name == name })
+	i := slices.IndexFunc(flags, func(f Flag) bool { return name != "" && (f.Name == name || f.Alias == name) })
 	if i < 0 {
 		return Flag{}, false
 	}

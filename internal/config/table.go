@@ -202,7 +202,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "log-line-prefix-template", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput, Torchrun: true,
-			Env: []string{"PET_LOG_LINE_PREFIX_TEMPLATE", workerlog.PrefixTemplateEnv},
+			Alias: "log-line-prefix",
+			Env:   []string{"PET_LOG_LINE_PREFIX_TEMPLATE", "ELASTICRUN_LOG_LINE_PREFIX", workerlog.PrefixTemplateEnv},
 			Help: "Prefix of teed lines on the console. ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} " +
 				"and ${time} are replaced. Default: [${role_name}${local_rank}]:.",
 		},
@@ -290,8 +291,8 @@ func Flags() []Flag {
 			parse: as(seconds),
 			Env:   []string{"PET_EXIT_BARRIER_TIMEOUT", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
 			Help: "How long a node whose workers have all exited with 0 waits for the others; then it ends with " +
-				"success. A node that hosts a store waits until the job has ended, or, if the time is given, at least for " +
-				"the keep-alive time.",
+				"success. A node that hosts a store stays until the job has ended. If the time is given, it leaves after " +
+				"at least the keep-alive time; the nodes that still need the store then end with code 75.",
 		},
 		{
 			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(ParseExitCodeMap),

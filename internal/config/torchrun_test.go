@@ -42,7 +42,9 @@ func TestPrefixTemplate(t *testing.T) {
 		{"variable", "s.py", []string{older + "=old", "PET_LOG_LINE_PREFIX_TEMPLATE=new"}, "new", "PET_LOG_LINE_PREFIX_TEMPLATE"},
 		{"empty variable", "s.py", []string{older + "=old", "PET_LOG_LINE_PREFIX_TEMPLATE="}, "old", older},
 		{"flag", "--log-line-prefix-template=flag s.py", []string{older + "=old"}, "flag", "flag"},
-		{"both spellings, abbreviated", "--log_line_prefix=flag s.py", nil, "flag", "flag"},
+		{"both spellings, abbreviated", "--log_line_prefix_t=flag s.py", nil, "flag", "flag"},
+		{"older name", "--log_line_prefix=flag s.py", []string{"ELASTICRUN_LOG_LINE_PREFIX=own"}, "flag", "flag"},
+		{"older name's variable", "s.py", []string{"ELASTICRUN_LOG_LINE_PREFIX=own"}, "own", "ELASTICRUN_LOG_LINE_PREFIX"},
 		{"empty flag", "--log-line-prefix-template= s.py", []string{older + "=old"}, "old", older},
 		{"all empty", "--log-line-prefix-template= s.py", []string{older + "="}, "", "flag"},
 	} {
@@ -58,6 +60,20 @@ func TestPrefixTemplate(t *testing.T) {
 				t.Errorf("got %q from %s, want %q from %s", c.LogLinePrefix, source, tt.want, tt.source)
 			}
 		})
+	}
+}
+
+// A config file may use the older name of a flag, but not beside the new one.
+func TestAliasInConfigFile(t *testing.T) {
+	values, err := parseFile("file", []byte("log_line_prefix: own\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"log-line-prefix-template": "own"}, values); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+	if _, err := parseFile("file", []byte("log-line-prefix: a\nlog-line-prefix-template: b\n")); err == nil {
+		t.Error("both names are accepted")
 	}
 }
 

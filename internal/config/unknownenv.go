@@ -32,7 +32,7 @@ func unknownVariables(environ []string) []string {
 		if near := nearest.Of(pet, known); near != "" {
 			problem += "; the nearest is " + petPrefix + near
 		}
-		if f, ok := findFlag(Flags(), strings.ToLower(pet)); ok {
+		if f, ok := findFlag(Flags(), strings.ToLower(pet)); ok && len(f.Env) == 0 {
 			problem = "--" + f.Name + " has no variable, so it is ignored"
 		}
 		warnings = append(warnings, printable.Quote(name)+": "+problem)

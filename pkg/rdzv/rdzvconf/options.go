@@ -48,8 +48,8 @@ func (r *reader) options() []Option {
 		option(static, whole(&s.JoinTimeout), "seconds that a node waits for the others (900)", "timeout"),
 		option(dynamic, whole(&s.LastCall),
 			"seconds that the first round stays open after the minimum of nodes has joined (30)", "last_call_timeout"),
-		option(all, whole(&s.CloseTimeout), "seconds that a node waits for an answer when it closes the run, or leaves it "+
-			"at the end of the exit barrier (30)", "close_timeout"),
+		option(all, whole(&s.CloseTimeout), "seconds that a node waits for the leader's answer when it leaves the exit "+
+			"barrier or closes the run (30)", "close_timeout"),
 		option(all, whole(&s.HeartbeatTimeout), "seconds that one keep-alive may take (5)", "heartbeat_timeout"),
 		option(all, whole(&s.KeepAliveInterval), "seconds between keep-alives (5)", "keep_alive_interval"),
 		option(all, count(&s.KeepAliveMaxAttempt), "missed keep-alives after which a node is lost (3)",

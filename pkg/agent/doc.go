@@ -19,8 +19,8 @@
 // interfaces in interfaces.go. It emits each event once, to [Options].Events.
 //
 // One goroutine, the caller of [Agent.Run], owns the worker group and all other state. While workers run it waits in
-// one select over exits, [rdzv.Stop]s and the context. [Agent.LastLines] may be called at any time. Call
-// [Agent.Report] after Run.
+// one select over exits, each [rdzv.Stop] and the context. [Agent.LastLines] and [Agent.WorkerGroup] may be called at
+// any time. Call [Agent.Report] after Run.
 //
 // The decisions are pure functions: transitions (state.go), worker environment (env.go), root cause (result.go and
 // package evidence, from what postmortem.go collects), and what other nodes are sent (wire.go).

@@ -10,8 +10,8 @@ import (
 )
 
 // RunResult is what a run ended with, like RunResult of torch 2.14 (torch/distributed/elastic/agent/server/api.py). It
-// is all or nothing: State is Succeeded if and only if every worker of the job exited with 0. Workers are commands, so
-// there are no return values.
+// is all or nothing: State is Succeeded if every worker of the job exited with 0, or this node's did and it no longer
+// waits for the others. Workers are commands, so there are no return values.
 type RunResult struct {
 	State WorkerState
 	// Failures maps global ranks to this node's workers that failed in the last round that included this node. A worker

@@ -45,8 +45,8 @@ func virtualDevice(spec WorkerSpec, env []string, localRank int) ([][2]string, e
 }
 
 // VisibleDevices returns the list of devices that an environment allows, as torchrun reads it for virtual local ranks,
-// and the name of the variable that has it: HIP_VISIBLE_DEVICES unless it is empty, else CUDA_VISIBLE_DEVICES. An empty
-// list has no entries.
+// and the name of the variable that has it: HIP_VISIBLE_DEVICES unless it is empty, else CUDA_VISIBLE_DEVICES. set
+// reports whether that variable is set; an empty value gives a nil list.
 func VisibleDevices(env []string) (name string, list []string, set bool) {
 	name = hipDevicesEnv
 	value, _ := lookup(env, name)

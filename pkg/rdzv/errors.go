@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// The errors of a rendezvous, as in torch 2.14, torch/distributed/elastic/rendezvous/api.py. An error that concerns a
-// rendezvous is an ErrRendezvous. Every error of a [Handler] that is one wraps exactly one of the kinds below it, so
-// errors.Is finds both the family and the kind.
+// The errors of a rendezvous, as in torch 2.14, torch/distributed/elastic/rendezvous/api.py. All others wrap
+// ErrRendezvous. A [Handler]'s rendezvous error wraps exactly one of these others, so errors.Is finds both the family
+// and the kind.
 var (
 	// ErrRendezvous is the base of the other errors.
 	ErrRendezvous = errors.New("rendezvous")

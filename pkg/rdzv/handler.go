@@ -12,9 +12,8 @@ type Handler interface {
 	RunID() string
 	// NextRendezvous reports that every worker of this node has ended, and blocks until a round with this node is
 	// decided. It first releases what this node held in the last round, such as its worker store, and discards a Stop
-	// of that round that the agent has not received. If the run id has ended it returns an [*EndedError]. Other errors
-	// are an [ErrRendezvous] of exactly one of its kinds, or the cause of ctx if ctx ends first, or say that self is not
-	// valid.
+	// of that round that the agent has not received. If the run id has ended it returns an [*EndedError]. Any other
+	// error wraps exactly one kind of [ErrRendezvous], or is the cause of ctx, or says that self is not valid.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
 	// Stops receives a [Stop] when the workers of the current round must be stopped: for example because a worker
 	// failed, a node left or joined, or the store does not answer. The agent stops the workers and calls
@@ -33,10 +32,11 @@ type Handler interface {
 	// workers. It does not block. The agent then stops its workers and calls NextRendezvous with Member.Failure, which
 	// replaces f.
 	Fail(f Failure)
-	// Succeed reports that all workers of this node have exited with 0. It blocks until those of every node have, and
-	// returns nil, nil. If the round must be run again it returns the Stop, and the agent calls NextRendezvous. Its
-	// errors are those of NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says
-	// nothing about the job, so the agent ends with success.
+	// Succeed reports that all workers of this node have exited with 0. It returns nil, nil when those of every node
+	// have, or when this node has left the exit barrier; then its success stands, whatever becomes of the others. If the
+	// round must be run again it returns the Stop, and the agent calls NextRendezvous. Its errors are those of
+	// NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says nothing about the
+	// job, so the agent ends with success.
 	//
 	// The deadline of ctx is the end of torch's exit barrier. When it has passed, the handler takes this node out of the
 	// round, waits for that for a short time only, and returns nil, nil. It returns a [*NeededError] instead, and Succeed

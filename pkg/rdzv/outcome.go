@@ -37,7 +37,7 @@ const (
 	EndSucceeded Ending = "succeeded" // every worker of every node exited with 0
 	EndFailed    Ending = "failed"    // workers failed and no restart was left
 	EndTimeout   Ending = "timeout"   // too few nodes for the join timeout
-	EndClosed    Ending = "closed"    // closed by SetClosed, elasticrun stop, or because its store has no room for it
+	EndClosed    Ending = "closed"    // closed by SetClosed or elastic.Close, or because its store has no room for it
 )
 
 // Outcome is how a job ended, the same on every node.

@@ -41,7 +41,7 @@ func (s Snapshot) Complete() bool {
 	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
 }
 
-// OpenObserver opens a session for Observe. It uses the endpoint, the run id and the secret of a.
+// OpenObserver opens a session for [Observe] and [Close]. It uses the endpoint, the run id and the secret of a.
 func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store, error) {
 	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
 	if err != nil {

@@ -15,8 +15,8 @@ type Access interface {
 	// Open returns a new session for the agent. It keeps trying until ctx ends. The first call also makes this process
 	// the store's host, or a candidate for the leader, if that is its role.
 	Open(ctx context.Context) (coord.Store, error)
-	// Front returns the listener at which this process serves agents and, with the static backend, workers too. It is
-	// nil if this process hosts no store.
+	// Front returns the worker store through whose listener this process serves agents and, with the static backend,
+	// workers too. It is nil if this process hosts no store.
 	Front() *rdzv.WorkerStore
 	// Close ends what Open has started, except the sessions. It first waits until the other agents have learned of the
 	// job's end, or ctx has ended.
@@ -34,7 +34,8 @@ type Options struct {
 	Node    Node // without Role and Nproc, which come from the Member
 	Access  Access
 	Stores  WorkerStores
-	// KeepAlive is the time between keep-alives. Timeout bounds each request to the store.
+	// KeepAlive, above 0 and well below the TTL of sessions, is the time between keep-alives. Timeout, above 0, bounds
+	// each request to the store.
 	KeepAlive time.Duration
 	Timeout   time.Duration
 	// AwaitGuard, if not nil, is called before this node reports that it is ready for a round. It returns once the
@@ -55,7 +56,7 @@ type Options struct {
 	// LeaveStores lets this node leave the exit barrier, after the TTL of sessions at the least, even if it hosts a store
 	// that other nodes need. They fail then. Otherwise it stays until the job has ended.
 	LeaveStores bool
-	// CloseTimeout is how long this node waits for the leader's word when it leaves the exit barrier or closes the run.
+	// CloseTimeout is how long this node waits for the leader's answer when it leaves the exit barrier or closes the run.
 	// 0 is DefaultCloseTimeout.
 	CloseTimeout time.Duration
 	// SharedRunID says that other jobs may have the same run id. Another store that replaces this job's may then be

@@ -69,7 +69,7 @@ type Job struct {
 	Static        bool          `json:"static,omitempty"`   // ranks are the nodes' hints
 	MaxRestarts   int           `json:"max_restarts"`
 	RestartWindow time.Duration `json:"restart_window,omitempty"` // older failures are forgiven; 0: none is
-	MaxNodeLosses int           `json:"max_node_losses"`          // losses in lossWindow that quarantine a node; 0: none
+	MaxNodeLosses int           `json:"max_node_losses"`          // losses in 10 minutes that quarantine a node; 0: none
 	LastCall      time.Duration `json:"last_call"`
 	JoinTimeout   time.Duration `json:"join_timeout"`
 	JoinSettle    time.Duration `json:"join_settle"`

@@ -32,8 +32,8 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonClosed, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput, ReasonInternal,
-		ReasonNothingStarted,
+		ReasonRendezvous, ReasonClosed, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput,
+		ReasonInternal, ReasonNothingStarted,
 	}
 }
 
@@ -44,8 +44,7 @@ type ExitCodeMap struct {
 }
 
 // ParseExitCodeMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0
-// to
-// 255. Exit code 0 cannot be replaced.
+// to 255. Exit code 0 cannot be replaced.
 func ParseExitCodeMap(s string) (ExitCodeMap, error) {
 	m := ExitCodeMap{codes: map[int]int{}, reasons: map[Reason]int{}}
 	if strings.TrimSpace(s) == "" {

@@ -9,9 +9,9 @@
 // out. The simulation in this package's tests runs thousands of schedules of them and checks the invariants after each
 // event.
 //
-// Commands need [New], [Options], [C10d], [Elected], [Leaders], [Observe], [Close] and [Identify]. Explain, doctor and the
-// store also use the functions about addresses ([Resolve], [HostChoice], [Offers]), ports and markers. The records of
-// the store and their parts are in records.go.
+// Commands need [New], [Options], [C10d], [Elected], [Leaders], [Observe], [Close] and [Identify]. Explain, doctor and
+// the store also use the functions about addresses ([Resolve], [HostChoice], [Offers]), ports and markers. The records
+// of the store and their parts are in records.go.
 //
 // [Handler] is the agent's side: it implements [rdzv.Handler] and drives a member. [Access] provides the store: [C10d]
 // one that an agent or a process of its own hosts, [Elected] one outside of the agents, who elect their leader.

@@ -22,9 +22,13 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 	if others {
 		a.log.Info().Msgf("all workers have exited with 0: waiting up to %v for the other nodes to finish", timeout)
 	}
+	release := context.AfterFunc(ctx, a.opts.Rendezvous.Leave) // Succeed does not see it once the deadline has passed
 	stop, err := a.awaitOthers(ctx, timeout)
+	interrupted := !release()
 	waited := time.Since(began).Round(10 * time.Millisecond)
 	switch {
+	case interrupted && !errors.As(err, new(*rdzv.EndedError)):
+		return nil, context.Cause(ctx)
 	case err == nil && stop == nil:
 		if others {
 			a.log.Info().Stringer("waited", waited).Msg("the exit barrier is over")
@@ -32,8 +36,6 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 		return nil, nil
 	case err == nil, errors.As(err, new(*rdzv.EndedError)):
 		return stop, err
-	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		a.log.Info().Stringer("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
 		return nil, nil

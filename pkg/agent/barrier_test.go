@@ -158,6 +158,29 @@ func TestSignalAtExitBarrier(t *testing.T) {
 	})
 }
 
+// A signal ends the node at once while its handler waits, after the deadline, for the others to let it go.
+func TestSignalDuringDeparture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHarness(t, WorkerSpec{}, allSucceed)
+		b.rdzv.nodes, b.rdzv.left = 2, make(chan struct{}, 2)
+		departing := make(chan struct{})
+		b.rdzv.barrier = func(ctx context.Context) (*rdzv.Stop, error) {
+			<-ctx.Done()
+			close(departing)
+			<-b.rdzv.left
+			return nil, nil
+		}
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		wait := b.start(ctx)
+		<-departing
+		cause := &SignalError{syscall.SIGTERM}
+		interrupt(cause)
+		if r, err := wait(); !errors.Is(err, cause) || r.State != Stopped {
+			t.Errorf("result %+v, %v, want the signal", r, err)
+		}
+	})
+}
+
 // A node whose workers have all succeeded and are to run again ends with success if the others are lost before that.
 func TestLostAfterSuccess(t *testing.T) {
 	for _, tt := range []struct {

@@ -43,6 +43,7 @@ type fakeRendezvous struct {
 	outcome     *rdzv.Outcome // in place of the verdict on a member's failure
 	succeed     func(call int) (*rdzv.Stop, error)
 	barrier     func(ctx context.Context) (*rdzv.Stop, error) // Succeed, in place of succeed
+	left        chan struct{}                                 // receives a value at each Leave; nil: not used
 	succeeded   int                                           // calls of Succeed
 	stops       chan rdzv.Stop
 	seen        []rdzv.Member
@@ -91,7 +92,13 @@ func (f *fakeRendezvous) Fail(failure rdzv.Failure) {
 	f.sent = append(f.sent, failure)
 }
 
-func (f *fakeRendezvous) Leave() { f.note("leave") }
+func (f *fakeRendezvous) Leave() {
+	f.note("leave")
+	select {
+	case f.left <- struct{}{}:
+	default:
+	}
+}
 
 func (f *fakeRendezvous) Stopped() {}
 

@@ -82,6 +82,11 @@ func TestLeaderFinishedElsewhere(t *testing.T) {
 			step{5, "b failing 1", "halt0: b c d"},
 			step{6, "b ready; c ready; d ready +id=a", "round 1: d b c (0), run1: b c d"},
 		)},
+		{"a failure is charged although a node that had finished is gone", defaultJob(), after(threeNodeRound,
+			step{1, "b done", ""},
+			step{3, "b gone; c failing 1", "halt0: a c"},
+			step{4, "a ready; c ready", "round 1: a c (1), run1: a c"},
+		)},
 		{"the node came back after the round had ended", defaultJob(), after(threeNodeRound,
 			step{1, "a done", ""},
 			step{3, "a gone; b failing 1", "halt0: b c"},
@@ -114,6 +119,10 @@ func TestMemberDepartures(t *testing.T) {
 		{"the leader does not answer", []memberStep{
 			{9, "depart", "done 1/4 up 2s departing"},
 			{12, "unconfirmed", "over: departed "},
+		}},
+		{"a signal does not wait for the leader", []memberStep{
+			{9, "depart", "done 1/4 up 2s departing"},
+			{10, "leave", "done 1/4 up 2s leaving departing, over: departed "},
 		}},
 		{"a halt comes first", []memberStep{
 			{9, "halt 1 4; depart", "stop 4 in 11s"},

@@ -262,9 +262,10 @@ const (
 // membershipChanged reports whether a member has left the round, is about to leave, or has not confirmed that it is
 // still there.
 func (l *leader) membershipChanged() bool {
-	for _, m := range l.round.members {
+	for rank, m := range l.round.members {
 		p := m.participant
 		switch {
+		case p == nil && m.status == done && rank != 0: // it had finished, and hosted no store that the others need
 		case m.status == lost, m.status == left, m.status == unstopped, p == nil:
 			return true
 		case p.superseded, p.report.Leaving, p.report.Silent && p.report.Fence.Round == l.record.Round:

@@ -173,18 +173,24 @@ func (s *server) kill() {
 	s.cmd = nil
 }
 
-// freeAddresses returns addresses without a listener.
+// handedOut has the addresses that freeAddresses has returned: their servers may not listen yet, or may be killed and
+// started again.
+var handedOut sync.Map
+
+// freeAddresses returns addresses without a listener, each of them once.
 func freeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	var addresses []string
 	var listeners []net.Listener // all open until there are enough
-	for range n {
+	for len(addresses) < n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		listeners = append(listeners, l)
-		addresses = append(addresses, l.Addr().String())
+		if _, again := handedOut.LoadOrStore(l.Addr().String(), true); !again {
+			addresses = append(addresses, l.Addr().String())
+		}
 	}
 	for _, l := range listeners {
 		l.Close()

@@ -58,6 +58,7 @@ var rules = map[string]rule{
 			"internal/bytesize",
 			"internal/config/safefile",
 			"internal/nearest",
+			"internal/seconds",
 			"internal/printable",
 			"internal/scheduler",
 			"internal/topology",
@@ -195,6 +196,7 @@ var rules = map[string]rule{
 	},
 	"internal/bytesize":  {why: "pure functions"},
 	"internal/nearest":   {why: "pure functions"},
+	"internal/seconds":   {why: "pure functions"},
 	"internal/printable": {why: "pure functions"},
 	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
 	"internal/boottime": {
@@ -224,7 +226,7 @@ var rules = map[string]rule{
 		why:    "importers make handlers with it, so it knows neither flags nor the guard",
 	},
 	"pkg/rdzv/rdzvconf": {
-		ours: []string{"internal/nearest", "internal/printable", "pkg/rdzv"},
+		ours: []string{"internal/nearest", "internal/printable", "internal/seconds", "pkg/rdzv"},
 		why:  "it reads options and does not know what they change, so that the configuration needs no backend",
 	},
 	"pkg/rdzv/urlrdzv": {

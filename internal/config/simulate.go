@@ -57,7 +57,7 @@ func SimulateFlags() []Flag {
 				"the end.",
 		},
 		Flag{
-			Name: "fail-after", Kind: KindSeconds, Placeholder: "SECONDS", parse: as(seconds),
+			Name: "fail-after", Kind: KindSeconds, Placeholder: "SECONDS", parse: as(parseSeconds),
 			Help: "A worker of one agent fails this long after the start of its round, and all workers are restarted. " +
 				"Default: no worker fails.",
 		},

@@ -72,7 +72,7 @@ func StoreFlags() []Flag {
 				"without limit.",
 		},
 		Flag{
-			Name: "grace", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", parse: as(seconds),
+			Name: "grace", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", parse: as(parseSeconds),
 			Help: "How long requests in progress may take to finish when the store is told to stop.",
 		},
 		inherit("rdzv-secret-file"), inherit("log-format"), inherit("log-level"), inherit("help"),

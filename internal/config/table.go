@@ -232,7 +232,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(seconds),
+			parse: as(parseSeconds),
 			Help:  "Count only the restarts of the last SECONDS against --max-restarts. 0 counts all.",
 		},
 		{
@@ -242,7 +242,7 @@ func Flags() []Flag {
 				"excludes.",
 		},
 		{
-			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(parseSeconds),
 			Help: "How long a node may take to stop its workers after a membership change; then the job goes on without " +
 				"the node. Default: --restart-grace plus 10, plus --preflight-timeout if there is a --preflight-cmd, " +
 				"and at least keep_alive_interval times keep_alive_max_attempt.",
@@ -254,7 +254,8 @@ func Flags() []Flag {
 				"restart for any reason) or never.",
 		},
 		{
-			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife,
+			parse: as(parseSeconds),
 			Help: "If workers fail sooner than this after their start, pause before each further restart; the pauses " +
 				"grow. 0 never pauses.",
 		},
@@ -271,24 +272,24 @@ func Flags() []Flag {
 		},
 		{
 			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
-			parse: as(seconds),
+			parse: as(parseSeconds),
 			Env:   []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
 			Help:  "How long workers may take to stop before SIGKILL when the launcher is told to stop.",
 		},
 		{
-			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(parseSeconds),
 			Help: "The same when workers are stopped for a restart, after a failure or a membership change. Default: " +
 				"--shutdown-timeout.",
 		},
 		{
 			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(seconds),
+			parse: as(parseSeconds),
 			Help: "How long a worker that has written its error file may take to exit before it counts as failed. 0 " +
 				"waits forever.",
 		},
 		{
 			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(seconds),
+			parse: as(parseSeconds),
 			Env:   []string{"PET_EXIT_BARRIER_TIMEOUT", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
 			Help: "How long a node whose workers have all exited with 0 waits for the others; then it ends with " +
 				"success. A node that hosts a store stays until the job has ended. If the time is given, it leaves after " +

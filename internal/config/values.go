@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -27,7 +27,6 @@ const (
 	maxNodes       = 1 << 20
 	maxProcPerNode = 1 << 16
 	maxRestarts    = 1 << 30
-	maxSeconds     = 1e9 // 31 years; 292 years are the end of time.Duration
 	maxBytes       = 1 << 50
 )
 
@@ -70,27 +69,12 @@ func between(low, high int) func(string) (int, error) {
 	}
 }
 
-// seconds parses a time of 0 or more: a number of seconds, or a Go duration such as 1m30s.
-func seconds(s string) (time.Duration, error) {
-	s = strings.TrimSpace(s)
-	n, err := strconv.ParseFloat(s, 64)
-	if d, durationErr := time.ParseDuration(s); err != nil && durationErr == nil {
-		n, err = d.Seconds(), nil
-	}
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(n):
-		return 0, errors.New("must be a number of seconds, or a duration such as 30s or 5m")
-	case n < 0:
-		return 0, errors.New("must not be negative")
-	case n > maxSeconds:
-		return 0, fmt.Errorf("must be at most %.0f seconds", maxSeconds)
-	}
-	return time.Duration(n * float64(time.Second)), nil
-}
+// parseSeconds is seconds.Parse for values with blanks around them.
+func parseSeconds(s string) (time.Duration, error) { return seconds.Parse(strings.TrimSpace(s)) }
 
-// aboveZero is seconds for times that must not be 0.
+// aboveZero is parseSeconds for times that must not be 0.
 func aboveZero(s string) (time.Duration, error) {
-	d, err := seconds(s)
+	d, err := parseSeconds(s)
 	if err == nil && d <= 0 {
 		err = errors.New("must be above 0")
 	}

@@ -3,13 +3,13 @@ package rdzvconf
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -100,9 +100,6 @@ func readSecret(path string) (Secret, error) {
 
 // The setters of values. Torch's own times are whole seconds.
 
-// maxSeconds is 31 years; 292 years are the end of time.Duration.
-const maxSeconds = 1e9
-
 func text(to *string) func(string) error {
 	return func(s string) error { *to = s; return nil }
 }
@@ -126,8 +123,8 @@ func count(to *int) func(string) error {
 		switch {
 		case err != nil && !errors.Is(err, strconv.ErrRange) || n < 1:
 			return errors.New("must be a whole number, at least 1")
-		case n > maxSeconds:
-			return fmt.Errorf("must be at most %.0f", maxSeconds)
+		case n > seconds.Max:
+			return fmt.Errorf("must be at most %.0f", seconds.Max)
 		}
 		*to = n
 		return nil
@@ -135,39 +132,22 @@ func count(to *int) func(string) error {
 }
 
 func fraction(to *time.Duration) func(string) error {
-	return func(s string) (err error) { *to, err = seconds(s); return err }
+	return func(s string) (err error) { *to, err = seconds.Parse(s); return err }
 }
 
 // accepted checks a time that has no effect here.
 func accepted(s string) error {
-	_, err := seconds(s)
+	_, err := seconds.Parse(s)
 	return err
 }
 
 func above0(to *time.Duration) func(string) error {
 	return func(s string) (err error) {
-		if *to, err = seconds(s); err == nil && *to <= 0 {
+		if *to, err = seconds.Parse(s); err == nil && *to <= 0 {
 			err = errors.New("must be above 0")
 		}
 		return err
 	}
-}
-
-// seconds parses a number of seconds of 0 or more, or a Go duration such as 1m30s.
-func seconds(s string) (time.Duration, error) {
-	n, err := strconv.ParseFloat(s, 64)
-	if d, durationErr := time.ParseDuration(s); err != nil && durationErr == nil {
-		n, err = d.Seconds(), nil
-	}
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(n):
-		return 0, errors.New("must be a number of seconds, or a duration such as 30s or 5m")
-	case n < 0:
-		return 0, errors.New("must not be negative")
-	case n > maxSeconds:
-		return 0, fmt.Errorf("must be at most %.0f seconds", maxSeconds)
-	}
-	return time.Duration(n * float64(time.Second)), nil
 }
 
 func truth(to **bool) func(string) error {

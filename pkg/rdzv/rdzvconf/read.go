@@ -10,6 +10,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/nearest"
 	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -146,8 +147,8 @@ const etcdMinTTL = 2 * time.Second
 func (r *reader) check() error {
 	const product = "keep_alive_interval × keep_alive_max_attempt"
 	one := func(name string) bool { _, ok := r.given[name]; return ok }
-	if r.KeepAliveInterval > maxSeconds*time.Second/time.Duration(r.KeepAliveMaxAttempt) {
-		return fmt.Errorf("%s must be at most %.0f seconds", product, maxSeconds)
+	if r.KeepAliveInterval > seconds.Max*time.Second/time.Duration(r.KeepAliveMaxAttempt) {
+		return fmt.Errorf("%s must be at most %.0f seconds", product, seconds.Max)
 	}
 	if one("read_timeout") && r.ReadTimeout > r.RequestTimeout() {
 		r.warn("read_timeout is %v, but one reply of the store may take at most %v (heartbeat_timeout, and a third of %s)",

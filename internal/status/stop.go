@@ -7,9 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -69,16 +66,11 @@ func stopLocal(ctx context.Context, job LocalJob, by string) (err error) {
 
 // stopByStore closes the run of a job in its store.
 func stopByStore(ctx context.Context, cfg *config.Stop, version, by string) error {
-	store, err := backends.Visit(ctx, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, cfg.RunID,
-		cfg.InSlurm)
+	store, leave, err := visit(ctx, &cfg.Target, version)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = store.Close(bounded) // after an error the session expires after backends.VisitTTL
-	}()
+	defer leave()
 	_, err = elastic.Close(ctx, store, cfg.RunID, by)
 	return err
 }

@@ -26,21 +26,27 @@ const (
 	agentTimeout = 4 * time.Second
 )
 
+// visit opens an observer's session in the store of a job; leave ends it.
+func visit(ctx context.Context, t *config.Target, version string) (store coord.Store, leave func(), err error) {
+	store, err = backends.Visit(ctx, t.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, t.RunID,
+		t.InSlurm)
+	return store, func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = store.Close(bounded) // after an error the session expires after backends.VisitTTL
+	}, err
+}
+
 // WatchJob shows all agents of a job once, or with --watch until the job has ended.
 func WatchJob(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
 	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
-	store, err := backends.Visit(bounded, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()},
-		cfg.RunID, cfg.InSlurm)
+	store, leave, err := visit(bounded, &cfg.Target, version)
 	cancel()
 	if err != nil {
 		return &noReplyError{where, err}
 	}
-	defer func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = store.Close(bounded) // after an error the session expires after backends.VisitTTL
-	}()
+	defer leave()
 	ctx, cancel = context.WithCancel(ctx)
 	snapshots, ended := make(chan elastic.Snapshot), make(chan error, 1)
 	go func() {

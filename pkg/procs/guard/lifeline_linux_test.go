@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
@@ -19,7 +21,8 @@ func TestDeadlineFiresOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer timer.close()
-	fd, err := syscall.Dup(timer.fd)
+	// Workers of parallel tests must not inherit fd.
+	fd, err := unix.FcntlInt(uintptr(timer.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

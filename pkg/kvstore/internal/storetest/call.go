@@ -323,7 +323,7 @@ func perform(ctx context.Context, s kvstore.Store, c Call) Outcome {
 	switch {
 	case errors.Is(err, kvstore.ErrTimeout):
 		return Outcome{Error: "timeout"}
-	case errors.Is(err, kvstore.ErrNotNumber), errors.Is(err, kvstore.ErrConnection):
+	case errors.Is(err, kvstore.ErrNotNumber), c.Op == "add" && errors.Is(err, kvstore.ErrConnection):
 		return Outcome{Error: "refused"}
 	case err != nil:
 		return Outcome{Error: err.Error()}

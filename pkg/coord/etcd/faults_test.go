@@ -201,9 +201,9 @@ func TestStoreGone(t *testing.T) {
 // TestCompaction cuts a watch off while etcd compacts the history that the watch needs.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
-	prefix := rand.Text()
-	s := openLinked(t, shared.endpoint(t), Options{Prefix: prefix, TTL: time.Minute, OpTimeout: time.Second})
-	other := open(t, Options{Endpoints: []string{shared.endpoint(t)}, Prefix: prefix, TTL: time.Minute})
+	endpoint := startEtcd(t).client // the watches of other tests need the history of the shared server
+	s := openLinked(t, endpoint, Options{TTL: time.Minute, OpTimeout: time.Second})
+	other := open(t, Options{Endpoints: []string{endpoint}, TTL: time.Minute})
 	f := followWatch(t, s, "")
 	mustCommit(t, other, put("deleted", "1"), put("changed", "1"), put("same", "1"))
 	f.await(map[string]string{"deleted": "1", "changed": "1", "same": "1"})

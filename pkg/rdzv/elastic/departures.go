@@ -24,7 +24,7 @@ func (d departedMember) key() string { return fmt.Sprintf("%s%d/%d", prefixDepar
 
 // requestDeparture notes that a member asks to depart.
 func (r *roundState) requestDeparture(rank int) {
-	if m := &r.members[rank]; m.status == done && m.departed == nil {
+	if m := &r.members[rank]; m.status == done && !m.departed {
 		r.departing = append(r.departing, rank)
 	}
 }
@@ -36,10 +36,9 @@ func (l *leader) grantDepartures() {
 	r.departing = nil
 	for _, rank := range ranks {
 		m := &r.members[rank]
-		if p := m.participant; m.status == done && m.departed == nil && p != nil && p.mismatch == "" {
-			node := p.report.Node
-			m.departed, r.departed = &node, r.departed+1
-			d := departedMember{Round: l.record.Round, Rank: rank, Node: node}
+		if p := m.participant; m.status == done && !m.departed && p != nil && p.mismatch == "" {
+			m.departed, r.departed = true, r.departed+1
+			d := departedMember{Round: l.record.Round, Rank: rank, Node: p.report.Node}
 			l.writes = append(l.writes, write{key: d.key(), value: d})
 			l.answerDeparture(m)
 		}
@@ -63,7 +62,7 @@ func (l *leader) takeOverDepartures(departed []departedMember) {
 			continue
 		}
 		m := &l.round.members[d.Rank]
-		m.departed = &d.Node
+		m.departed, m.node = true, &d.Node
 		l.round.departed++
 		l.round.setStatus(m, done)
 	}
@@ -72,7 +71,7 @@ func (l *leader) takeOverDepartures(departed []departedMember) {
 // forgetDepartures deletes the records of departures.
 func (l *leader) forgetDepartures() {
 	for rank, m := range l.round.members {
-		if m.departed != nil {
+		if m.departed {
 			l.writes = append(l.writes, write{key: departedMember{Round: l.record.Round, Rank: rank}.key()})
 		}
 	}
@@ -82,9 +81,9 @@ func (l *leader) forgetDepartures() {
 func (l *leader) endDeparted(now time.Duration) {
 	r := &l.round
 	var hosts []string
-	for _, m := range r.members {
-		if m.departed != nil {
-			hosts = append(hosts, m.departed.Host)
+	for rank, m := range r.members {
+		if m.departed {
+			hosts = append(hosts, l.hostOf(rank))
 		}
 	}
 	o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}

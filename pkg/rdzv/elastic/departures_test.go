@@ -185,6 +185,14 @@ func TestDepartedOutcome(t *testing.T) {
 			},
 			"b was lost; not restarted: a had finished and left",
 		},
+		{
+			"a node is lost that the last leader has not seen",
+			[]step{
+				{4, "a gone; b gone; new leader", "halt0: c"},
+				{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+			},
+			"b was lost; not restarted: a had finished and left",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := play(t, defaultJob(), after(departed, tt.steps...))
@@ -203,9 +211,44 @@ func TestDepartedIsPresentAtTheEnd(t *testing.T) {
 		{2, "a gone", ""},
 		{3, "b done; c done", "result: succeeded, forget job, forget departed/0/0, end: b c"},
 	})
-	if _, present := s.l.history.finished.command(Node{Identity: "a"}); !present {
+	if _, present, _ := s.l.history.finished.command(Node{Identity: "a"}); !present {
 		t.Errorf("the node is unknown: %+v", s.l.history.finished)
 	}
+}
+
+// After the end of a run, its command may be repeated on the nodes that had left or were lost, too.
+func TestRerunAfterDeparture(t *testing.T) {
+	ended := after(departed,
+		step{4, "a gone; b gone", "halt0: c"},
+		step{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+		step{6, "c gone", ""},
+	)
+	playAll(t, []leaderTest{
+		{"the node that had left", defaultJob(), after(ended,
+			step{7, "a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
+		)},
+		{"the lost node", defaultJob(), after(ended,
+			step{7, "b2 ready +id=b", "forget result, past: 1, wait: b2, job"},
+		)},
+		{"the lost node, which the last leader has not seen", defaultJob(), after(departed,
+			step{4, "a gone; b gone; new leader", "halt0: c"},
+			step{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+			step{6, "c gone; b2 ready +id=b", "forget result, past: 1, wait: b2, job"},
+		)},
+		{"a node that finished, and was not heard of again", defaultJob(), after(threeNodeRound,
+			step{1, "a done", ""},
+			step{2, "a gone; b done; c done", "result: succeeded, forget job, end: b c"},
+			step{3, "b gone; c gone; a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
+		)},
+		{"a lost pod is started again", defaultJob(), []step{
+			{0, "a ready +launch=L +restarts; b ready +launch=L +restarts; c ready +launch=L +restarts",
+				"job, round 0: a b c (0), run0: a b c"},
+			{1, "a done +departing", "departed 0/0, depart: a"},
+			{4, "a gone; b gone; new leader", "halt0: c"},
+			{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+			{6, "c gone; b2 ready +id=b +launch=L +restarts", "late end: b2"},
+		}},
+	})
 }
 
 // An observer sees that a node has left with success, not that it was lost.

@@ -33,9 +33,11 @@ type finishedRun struct {
 	// Hosts are the first hosts of the last round; HostCount is how many there were.
 	Hosts     []string `json:"hosts,omitempty"`
 	HostCount int      `json:"host_count,omitempty"`
-	// Launches are those of the agents that were present at the end; the zero value stands for an unknown one.
+	// Launches are those of the agents that were present: they had a session at the end, or were in the last round. The
+	// zero value stands for an unknown launch.
 	Launches []Launch `json:"launches,omitempty"`
-	// Commands are the commands of those agents. Nodes has, by placeKey, the index of each node's command.
+	// Commands are the commands of those agents. Nodes has, by placeKey, the index of each node's command, or
+	// unknownCommand.
 	Commands []string       `json:"commands,omitempty"`
 	Nodes    map[string]int `json:"there,omitempty"`
 }
@@ -47,17 +49,32 @@ const (
 	maxFinishedNodes = 1 << 14
 )
 
+// unknownCommand stands for the command of a node whose agent the leader that ended the run has not seen.
+const unknownCommand = -1
+
 // placeKey identifies the place of a node: its machine, or the rank it was given. A rerun has the same places, although
 // its agents may have other slots on the machine.
-func placeKey(n Node) string {
-	place := n.Identity
-	if slash := strings.LastIndexByte(place, '/'); slash >= 0 {
-		place = place[:slash]
+func placeKey(identity string) string {
+	if slash := strings.LastIndexByte(identity, '/'); slash >= 0 {
+		identity = identity[:slash]
 	}
-	return shortHash(place)[:10]
+	return shortHash(identity)[:10]
 }
 
-// add adds a node that was present at the end.
+// addMember adds a member of the last round that has no session any more, unless another agent has taken its place.
+// node is nil if only its identity is known.
+func (f *finishedRun) addMember(identity string, node *Node) {
+	_, taken := f.Nodes[placeKey(identity)]
+	switch {
+	case taken:
+	case node != nil:
+		f.add(*node)
+	case len(f.Nodes) < maxFinishedNodes:
+		f.Nodes[placeKey(identity)] = unknownCommand
+	}
+}
+
+// add adds a node that was present.
 func (f *finishedRun) add(n Node) {
 	if len(f.Launches) < maxLaunches && !slices.Contains(f.Launches, n.Launch) {
 		f.Launches = append(f.Launches, n.Launch)
@@ -68,7 +85,7 @@ func (f *finishedRun) add(n Node) {
 		f.Commands = append(f.Commands, n.Command)
 	}
 	if len(f.Nodes) < maxFinishedNodes {
-		f.Nodes[placeKey(n)] = at
+		f.Nodes[placeKey(n.Identity)] = at
 	}
 }
 
@@ -85,17 +102,17 @@ const (
 // known.
 //
 // The launch decides if it is known: an agent of the run's launch is late, an agent of another launch is a rerun. If no
-// launch is known, as with two terminals, a node that was present at the end is a rerun: its agent has read the result,
-// and a person has started another agent.
+// launch is known, as with two terminals, a node that was present is a rerun: its agent has ended, and a person has
+// started another agent.
 func (f *finishedRun) judgeArrival(n Node, ending rdzv.Ending) arrivalVerdict {
-	command, present := f.command(n)
+	command, present, known := f.command(n)
 	same, other := f.compareLaunch(n.Launch)
 	switch {
 	case same && ending == rdzv.EndClosed: // somebody wants no further round of this launch
 		return learnResult
-	case same && present && (!n.Launch.Restarts || command != n.Command):
+	case same && present && !n.Launch.Restarts, same && known && command != n.Command:
 		return startRerun
-	case same && !present && n.Launch.Restarts && n.Command != "" && len(f.Commands) > 0 &&
+	case same && !known && n.Launch.Restarts && n.Command != "" && len(f.Commands) > 0 &&
 		!slices.Contains(f.Commands, n.Command): // the run's launch, and yet another command
 		return refuseArrival
 	case same:
@@ -108,16 +125,16 @@ func (f *finishedRun) judgeArrival(n Node, ending rdzv.Ending) arrivalVerdict {
 	return refuseArrival
 }
 
-// command returns what the node ran, and whether it was present at the end.
-func (f *finishedRun) command(n Node) (command string, present bool) {
+// command returns what the node ran, whether it was present, and whether its command is known.
+func (f *finishedRun) command(n Node) (command string, present, known bool) {
 	if f == nil {
-		return "", false
+		return "", false, false
 	}
-	at, present := f.Nodes[placeKey(n)]
+	at, present := f.Nodes[placeKey(n.Identity)]
 	if !present || at < 0 || at >= len(f.Commands) {
-		return "", present
+		return "", present, false
 	}
-	return f.Commands[at], true
+	return f.Commands[at], true, true
 }
 
 // compareLaunch reports whether l is certainly the run's launch, or certainly another one. Neither is certain if

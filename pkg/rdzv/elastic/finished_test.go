@@ -28,6 +28,10 @@ func TestJudgeArrival(t *testing.T) {
 	step := newFinishedRun(node("hint:0/0", "slurm-7.0", false, "train"), node("hint:1/0", "slurm-7.0", false, "train"))
 	steps := newFinishedRun(
 		node("machine:a/0", "slurm-7.0", false, "train"), node("machine:b/0", "slurm-7.1", false, "train"))
+	lost := newFinishedRun(node("machine:a/0", "", false, "train"))
+	lost.addMember("machine:b/0", nil)
+	lostPod := newFinishedRun(node("hint:0/0", "uid", true, "train"))
+	lostPod.addMember("hint:1/0", nil)
 	pods := newFinishedRun(node("hint:0/0", "uid", true, "train"), node("hint:1/0", "uid", true, "train"))
 	for _, tt := range []struct {
 		name   string
@@ -52,6 +56,14 @@ func TestJudgeArrival(t *testing.T) {
 		{
 			name: "by hand, a failed run, a node that was not present",
 			run:  byHand, ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: refuseArrival,
+		},
+		{
+			name: "by hand, a node that was lost",
+			run:  lost, node: node("machine:b/0", "", false, "train"), want: startRerun,
+		},
+		{
+			name: "a job of a scheduler after a run by hand that lost a node",
+			run:  lost, node: node("machine:b/0", "slurm-7.0", false, "train"), want: startRerun,
 		},
 		{
 			name: "a job of a scheduler after a run by hand",
@@ -81,6 +93,15 @@ func TestJudgeArrival(t *testing.T) {
 			run:  steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: startRerun,
 		},
 		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: learnResult},
+		{name: "a pod that was lost", run: lostPod, node: node("hint:1/0", "uid", true, "train"), want: learnResult},
+		{
+			name: "a pod that was lost, with another command",
+			run:  lostPod, node: node("hint:1/0", "uid", true, "eval"), want: refuseArrival,
+		},
+		{
+			name: "pods of another Job after one was lost",
+			run:  lostPod, node: node("hint:1/0", "uid2", true, "train"), want: startRerun,
+		},
 		{
 			name: "an extra pod of the Job, with another command",
 			run:  pods, node: node("hint:2/0", "uid", true, "eval"), want: refuseArrival,

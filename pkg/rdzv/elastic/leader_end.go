@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -38,11 +39,15 @@ type roundState struct {
 // roundMember is a node of the recorded round.
 type roundMember struct {
 	participant    *participant // nil once its session has ended
+	node           *Node        // as its agent has reported it; nil if this leader has not seen the agent
 	status         memberStatus
 	stuck          bool         // its agent does not respond; only while status is active
-	departed       *Node        // set once it has left the exit barrier; its status stays done
+	departed       bool         // it has left the exit barrier; its status stays done
 	unreachedSince optionalTime // since when it has tried in vain to reach the worker store
 }
+
+// setParticipant sets the agent of a member. The node stays known after the agent's session has ended.
+func (m *roundMember) setParticipant(p *participant) { m.participant, m.node = p, &p.report.Node }
 
 // memberStatus is what has become of a member of the recorded round.
 type memberStatus int
@@ -109,14 +114,10 @@ func (l *leader) checkStuck(now time.Duration) {
 
 // hostOf names a member for people.
 func (l *leader) hostOf(rank int) string {
-	m := &l.round.members[rank]
-	switch {
-	case m.participant != nil:
-		return m.participant.report.Node.Host
-	case m.departed != nil:
-		return m.departed.Host
+	if m := &l.round.members[rank]; m.node != nil {
+		return m.node.Host
 	}
-	return "node " + l.record.Members[rank].Identity
+	return cmp.Or(l.record.Members[rank].Host, fmt.Sprintf("the node of node rank %d", rank))
 }
 
 // assignRanks answers all active members of the recorded round with their place in it.
@@ -176,7 +177,7 @@ func (l *leader) haltRound(now time.Duration, why string) {
 	l.state, r.haltedAt, r.haltUnwritten, r.growSince = halting, optionalTime{now, true}, true, optionalTime{}
 	for rank := range r.members {
 		m := &r.members[rank]
-		if m.participant == nil || m.departed != nil {
+		if m.participant == nil || m.departed {
 			continue
 		}
 		if m.status == done { // it has to report Ready like the others

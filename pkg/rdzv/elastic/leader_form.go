@@ -107,9 +107,10 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 	for r, c := range members {
 		p := l.participants.byID[c.id]
 		p.rank, p.unstoppedRound = r, -1
-		l.round.members[r].participant = p
+		l.round.members[r].setParticipant(p)
 		l.record.Members[r] = RecordMember{
-			ID: c.id, Identity: c.node.Identity, Role: c.node.Role, Nproc: c.node.Nproc, New: isNew(c.node.Identity),
+			ID: c.id, Identity: c.node.Identity, Host: c.node.Host, Role: c.node.Role, Nproc: c.node.Nproc,
+			New: isNew(c.node.Identity),
 		}
 	}
 	store := members[0].offer // copied, so that the record does not keep all members in memory

@@ -26,7 +26,7 @@ type Snapshot struct {
 // AgentStatus is the state of one agent.
 type AgentStatus struct {
 	Rank  int    // in the round; -1 if the agent is not in it
-	Host  string // empty if the agent's report is gone
+	Host  string // empty if it is not known
 	Nproc int
 	Lost  bool // the agent is in the round, but its session has ended
 	// Departed says that the node has finished and left the exit barrier before the others.
@@ -172,7 +172,7 @@ func (o *observer) snapshot() Snapshot {
 		for rank, m := range s.Record.Members {
 			placed[m.ID] = true
 			a := o.agent(m.ID)
-			a.Rank, a.Nproc = rank, m.Nproc
+			a.Rank, a.Nproc, a.Host = rank, m.Nproc, cmp.Or(a.Host, m.Host)
 			if d := readKey[departedMember](o, departedMember{Round: s.Record.Round, Rank: rank}.key()); d != nil && a.Lost {
 				a.Lost, a.Departed, a.Host, a.Note = false, true, d.Node.Host, "had finished and left"
 			}

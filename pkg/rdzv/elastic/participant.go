@@ -100,7 +100,7 @@ func (l *leader) handleReport(now time.Duration, p *participant, r Report) {
 // handleMemberReport records what a member of the recorded round reports of that round.
 func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report) {
 	m, host := &l.round.members[p.rank], r.Node.Host
-	if m.departed != nil {
+	if m.departed {
 		return
 	}
 	if r.Leaving && r.Phase != Done && m.status != done {
@@ -247,7 +247,7 @@ func (l *leader) mayHaveWorkers(p *participant) bool {
 // assignRanks and haltRound.
 func (l *leader) updateAnswer(p *participant) {
 	switch {
-	case p.rank >= 0 && l.round.members[p.rank].departed != nil: // its success stands, however the run ends
+	case p.rank >= 0 && l.round.members[p.rank].departed: // its success stands, however the run ends
 	case l.outcome != nil:
 		l.replyFinished(p)
 	case l.isOfPastRun(p):

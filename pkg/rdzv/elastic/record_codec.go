@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -14,9 +15,9 @@ import (
 
 // A record is one value in the store, so that it is written as a whole or not at all. The record of a job of common
 // size is JSON, which people can read. A record larger than plainRecord is compressed, because a commit holds at most
-// coord.MaxCommit bytes: of 12,000 nodes, each takes 100 bytes as JSON and 43 compressed, most of them random. A
-// compressed record lists losses by rank, so that it has no identity twice. If it is still too large, the losses are
-// left out: the job is worth more than the memory of lost nodes.
+// coord.MaxCommit bytes: of 12,000 nodes, each takes 120 bytes as JSON and 50 compressed, most of them random. A
+// compressed record lists losses by rank, so that it has no identity twice. If it is still too large, the hosts are left
+// out, which are only for people, and then the losses: the job is worth more than the memory of lost nodes.
 
 const (
 	plainRecord = 64 << 10
@@ -44,12 +45,22 @@ func encodeValue(v any) ([]byte, error) {
 		return plain, err
 	}
 	b, err := encodePacked(r)
-	if err == nil && len(b) > coord.MaxCommit-roomForKeys {
+	if tooLarge(b) && err == nil {
+		r.Members = slices.Clone(r.Members)
+		for i := range r.Members {
+			r.Members[i].Host = ""
+		}
+		b, err = encodePacked(r)
+	}
+	if tooLarge(b) && err == nil {
 		r.Losses = nil
 		b, err = encodePacked(r)
 	}
 	return b, err
 }
+
+// tooLarge reports whether a commit cannot hold an encoded record.
+func tooLarge(record []byte) bool { return len(record) > coord.MaxCommit-roomForKeys }
 
 // encodePacked encodes a record as compressed JSON.
 func encodePacked(r Record) ([]byte, error) {

@@ -25,9 +25,10 @@ func bigRecord(n, losses int) Record {
 	if losses > 0 {
 		r.Losses = map[string][]time.Duration{}
 	}
-	for range n {
+	for i := range n {
 		m := RecordMember{
 			ID: coord.SessionID(randomText(rng, 26, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")), Role: "default", Nproc: 8,
+			Host:     fmt.Sprintf("node%05d.cluster.example", i),
 			Identity: "machine:" + randomText(rng, 32, "0123456789abcdef") + "/0",
 		}
 		r.Members = append(r.Members, m)
@@ -145,7 +146,7 @@ func TestRecordTooLarge(t *testing.T) {
 	if err := decodeRecord(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(b) > coord.MaxCommit/2 || got.Losses != nil || len(got.Members) != len(r.Members) {
+	if len(b) > coord.MaxCommit/2 || got.Members[0].Host != "" || got.Losses != nil || len(got.Members) != len(r.Members) {
 		t.Errorf("%d bytes, %d losses, %d members", len(b), len(got.Losses), len(got.Members))
 	}
 }

@@ -277,6 +277,7 @@ type NodeFault struct {
 type RecordMember struct {
 	ID       coord.SessionID `json:"s"`
 	Identity string          `json:"i"`
+	Host     string          `json:"h,omitempty"` // left out of the record of a very large job
 	Role     string          `json:"r"`
 	Nproc    int             `json:"n"`
 	// New says that the node was not in the job before, or not long enough to be known to work. In a job's first round

@@ -55,9 +55,9 @@ func (l *leader) recordFinished() write {
 		present[p.id] = true
 		f.add(p.report.Node)
 	}
-	for _, m := range l.round.members {
-		if m.departed != nil && m.participant == nil {
-			f.add(*m.departed)
+	for rank, m := range l.round.members {
+		if m.participant == nil { // it has left, or was lost
+			f.addMember(l.record.Members[rank].Identity, m.node)
 		}
 	}
 	l.history.finished, l.history.presentAtEnd = f, present

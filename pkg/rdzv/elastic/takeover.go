@@ -99,7 +99,8 @@ func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 	for _, a := range agents {
 		p := l.addParticipant(a)
 		if r, isMember := ranks[a.id]; isMember {
-			l.round.members[r].participant, p.rank = p, r
+			l.round.members[r].setParticipant(p)
+			p.rank = r
 			l.round.present++
 		}
 		if round, unstopped := l.record.Unstopped[a.id]; unstopped {
@@ -116,7 +117,7 @@ func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 		switch m := &l.round.members[r]; {
 		case m.participant == nil && l.state == running:
 			l.removeMember(now, r, lost)
-		case m.participant != nil && m.departed != nil:
+		case m.participant != nil && m.departed:
 			l.answerDeparture(m)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	exitPreflight  = 72 // this machine is not fit for the job
 	exitFinished   = 73 // the run id belongs to a finished run: nothing was started
 	exitOutput     = 74 // output was lost, and the console had no room to say so
-	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
+	exitRendezvous = 75 // the rendezvous could not be formed or was lost, or a node was lost: worth a retry
 	exitClosed     = 76 // somebody has closed the run, for example with elasticrun stop
 )
 
@@ -61,8 +61,10 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
 	case errors.As(err, new(*elastic.FinishedError)), errors.As(err, new(*status.StoppedLateError)):
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
-	case isClosed(err):
+	case hasEnded(err, rdzv.EndClosed):
 		return ending{code: exitClosed, reason: config.ReasonClosed, err: err}
+	case hasEnded(err, rdzv.EndNodeLost):
+		return ending{code: exitRendezvous, reason: config.ReasonNodeLost, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
 	case errors.As(err, &stuck) && failed: // the worker's failure explains more than its siblings that survive SIGKILL
@@ -81,10 +83,10 @@ func conclude(result agent.RunResult, err error) ending {
 	return blame(result, nil)
 }
 
-// isClosed reports whether somebody has closed the run.
-func isClosed(err error) bool {
+// hasEnded reports whether err says that the run has ended in that way.
+func hasEnded(err error, ending rdzv.Ending) bool {
 	end, ok := errors.AsType[*rdzv.EndedError](err)
-	return ok && end.Outcome.Ending == rdzv.EndClosed
+	return ok && end.Outcome.Ending == ending
 }
 
 // isMismatch reports whether the rendezvous belongs to another job, or its parameters differ from this agent's. A retry

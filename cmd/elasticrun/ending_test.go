@@ -133,6 +133,11 @@ func TestConclude(t *testing.T) {
 			reason: config.ReasonClosed, line: "elasticrun: exit_code=76 reason=closed",
 		},
 		{
+			name: "a node was lost after others had left", code: 75, reason: config.ReasonNodeLost,
+			err:  &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndNodeLost}},
+			line: "elasticrun: exit_code=75 reason=node_lost",
+		},
+		{
 			name: "late, or a spare, and the job succeeded", result: agent.RunResult{
 				State:          agent.Succeeded,
 				NothingStarted: "nothing was started here",

@@ -18,6 +18,7 @@ const (
 	ReasonUsage        Reason = "usage"         // bad input or a bad environment; nothing was started
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous was formed, or it was lost
 	ReasonClosed       Reason = "closed"        // somebody has closed the run
+	ReasonNodeLost     Reason = "node_lost"     // a node was lost after others had finished and left
 	ReasonSignal       Reason = "signal"        // the launcher was told to stop
 	ReasonStuck        Reason = "stuck"         // processes of the job have outlived SIGKILL
 	ReasonPreflight    Reason = "preflight"     // a check of this machine failed before it joined or rejoined the job
@@ -32,7 +33,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonClosed, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput,
+		ReasonRendezvous, ReasonClosed, ReasonNodeLost, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput,
 		ReasonInternal, ReasonNothingStarted,
 	}
 }

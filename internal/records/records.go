@@ -167,6 +167,8 @@ func errorName(reason config.Reason) string {
 		return "RendezvousError"
 	case config.ReasonClosed:
 		return "ClosedError"
+	case config.ReasonNodeLost:
+		return "NodeLostError"
 	case config.ReasonSignal:
 		return "SignalException"
 	case config.ReasonFinished:

@@ -170,7 +170,9 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 }
 
 func TestEndingsThatAreErrors(t *testing.T) {
-	for ending, kind := range map[rdzv.Ending]error{rdzv.EndTimeout: rdzv.ErrTimeout, rdzv.EndClosed: rdzv.ErrClosed} {
+	for ending, kind := range map[rdzv.Ending]error{
+		rdzv.EndTimeout: rdzv.ErrTimeout, rdzv.EndClosed: rdzv.ErrClosed, rdzv.EndNodeLost: rdzv.ErrClosed,
+	} {
 		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 		b.rdzv.endAt(1, rdzv.Outcome{Ending: ending})
 		r, err := b.agent.Run(t.Context())

@@ -297,7 +297,8 @@ func (a *Agent) succeed(ctx context.Context) error {
 	stop, err := a.exitBarrier(ctx)
 	if err == nil && stop != nil {
 		a.halt = stop
-		a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("the workers have succeeded, and must run again")
+		a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).
+			Msg("the workers have succeeded, but the round is over: they run again if the job is restarted")
 	}
 	return err
 }

@@ -38,6 +38,9 @@ const (
 	EndFailed    Ending = "failed"    // workers failed and no restart was left
 	EndTimeout   Ending = "timeout"   // too few nodes for the join timeout
 	EndClosed    Ending = "closed"    // closed by SetClosed or elastic.Close, or because its store has no room for it
+	// EndNodeLost says that a node was lost or has left after others had left the exit barrier with success, so that the
+	// round could not be run again.
+	EndNodeLost Ending = "node_lost"
 )
 
 // Outcome is how a job ended, the same on every node.
@@ -66,8 +69,12 @@ type Late struct {
 // Describe says how, when and where the run finished, such as "succeeded 3s ago on node1, node2 and 2 more".
 func (l Late) Describe(e Ending) string {
 	text := fmt.Sprintf("%s %v ago", e, l.Ago.Round(time.Second))
-	if e == EndTimeout {
+	switch e {
+	case EndTimeout:
 		text = fmt.Sprintf("given up %v ago", l.Ago.Round(time.Second))
+	case EndNodeLost:
+		text = fmt.Sprintf("ended by the loss of a node %v ago", l.Ago.Round(time.Second))
+	case EndSucceeded, EndFailed, EndClosed:
 	}
 	if len(l.Hosts) > 0 {
 		text += " on " + strings.Join(l.Hosts, ", ")
@@ -100,7 +107,7 @@ func (e *EndedError) Unwrap() error {
 		return ErrGracefulExit
 	case EndTimeout:
 		return ErrTimeout
-	case EndFailed, EndClosed:
+	case EndFailed, EndClosed, EndNodeLost:
 	}
 	return ErrClosed
 }

@@ -63,7 +63,7 @@ func TestFailureAfterDeparture(t *testing.T) {
 	for i, end := range []<-chan joined{enter(t, hs[0], nil), enter(t, hs[1], &f)} {
 		got := await(t, "end", end)
 		ended, ok := errors.AsType[*rdzv.EndedError](got.err)
-		if !ok || ended.Outcome.Cause == nil || ended.Outcome.Text != "not restarted: node2 had finished and left" {
+		if !ok || ended.Outcome.Cause == nil || ended.Outcome.Text != "not restarted: node2 (node rank 2) had finished and left" {
 			t.Errorf("node %d: %+v", i, got)
 		}
 	}

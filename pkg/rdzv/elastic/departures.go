@@ -1,16 +1,19 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // A node whose workers have all exited with 0 waits at the exit barrier for the others. When its agent does not want to
 // wait any longer, it asks to depart (Report.Departing). The leader grants that only while the round runs, and records
 // it before it answers, so that a later leader knows it too. From then on the node's success stands: the round cannot
-// be run again, because the node is gone. If the others fail, the job has failed.
+// be run again, because the node is gone. If a worker of the others fails, the job has failed; if one of them is lost, it
+// ends with rdzv.EndNodeLost.
 
 // departedMember is what the leader records of a member that has departed.
 type departedMember struct {
@@ -77,21 +80,46 @@ func (l *leader) forgetDepartures() {
 	}
 }
 
-// endDeparted ends the run because a round has failed that cannot be run again: members of it have departed.
+// endDeparted ends the run because a round is over that cannot be run again: members of it have departed. If a node was
+// lost, the failures of workers that only report a lost peer are a consequence.
 func (l *leader) endDeparted(now time.Duration) {
 	r := &l.round
-	var hosts []string
+	var nodes []string
 	for rank, m := range r.members {
 		if m.departed {
-			hosts = append(hosts, l.hostOf(rank))
+			nodes = append(nodes, l.nodeOf(rank))
 		}
 	}
-	o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}
-	o.Text = fmt.Sprintf("not restarted: %s had finished and left", joinSome(hosts, ", "))
-	if r.failures.anyFailed {
-		o.Cause, o.Others = r.failures.causes(now)
-	} else {
-		o.Text = r.stopReason + "; " + o.Text
+	departed, lost := joinSome(nodes, ", ")+" had finished and left", l.lostMembers()
+	o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts, Text: "not restarted: " + departed}
+	first, failed := r.failures.likeliest()
+	if !failed || lost != "" && r.failures.byRank[first].failure.Grade >= failure.GradePeer {
+		o.Ending = rdzv.EndNodeLost
+		o.Text = fmt.Sprintf("%s, and the job cannot be restarted because %s: run it again on all nodes. With a longer "+
+			"--exit-barrier-timeout, nodes that finish wait for the others.", cmp.Or(lost, r.stopReason), departed)
+		l.endRun(now, o)
+		return
 	}
+	if lost != "" {
+		o.Text = lost + "; " + o.Text
+	}
+	o.Cause, o.Others = r.failures.causes(now)
 	l.endRun(now, o)
+}
+
+// lostMembers names the members of the round that were lost or have left before they finished; empty if there are none.
+func (l *leader) lostMembers() string {
+	var texts []string
+	for rank, m := range l.round.members {
+		switch m.status {
+		case lost:
+			texts = append(texts, l.nodeOf(rank)+" was lost")
+		case left:
+			texts = append(texts, l.nodeOf(rank)+" has left")
+		case unstopped:
+			texts = append(texts, l.nodeOf(rank)+" did not stop its workers in time")
+		case active, stopped, done:
+		}
+	}
+	return joinSome(texts, ", ")
 }

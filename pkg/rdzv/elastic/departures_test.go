@@ -39,7 +39,7 @@ func TestLeaderDepartures(t *testing.T) {
 		)},
 		{"a node that is lost after a departure ends the job", defaultJob(), after(departed,
 			step{4, "a gone; b gone", "halt0: c"},
-			step{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+			step{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
 		)},
 		{"a later leader knows of the departure", defaultJob(), after(departed,
 			step{4, "a gone", ""},
@@ -53,7 +53,7 @@ func TestLeaderDepartures(t *testing.T) {
 		)},
 		{"a later leader that finds nobody else ends the job", defaultJob(), after(departed,
 			step{4, "a gone", ""},
-			step{5, "b gone; c gone; new leader", "result: failed, forget job, forget departed/0/0"},
+			step{5, "b gone; c gone; new leader", "result: node_lost, forget job, forget departed/0/0"},
 		)},
 		{"a new agent for the node that has left does not end the round", defaultJob(), after(departed,
 			step{4, "a gone; d ready +id=a", "wait: d"},
@@ -175,23 +175,51 @@ func TestDepartedOutcome(t *testing.T) {
 				{4, "b failing 1", "halt0: b c"},
 				{5, "b ready; c ready", "result: failed by b, forget job, forget departed/0/0, end: b c"},
 			},
-			"not restarted: a had finished and left",
+			"not restarted: a (node rank 0) had finished and left",
 		},
 		{
 			"a node is lost",
 			[]step{
 				{4, "b gone", "halt0: c"},
-				{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+				{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
 			},
-			"b was lost; not restarted: a had finished and left",
+			"b (node rank 1) was lost, and the job cannot be restarted because a (node rank 0) had finished and left: run it again on all nodes. " +
+				"With a longer --exit-barrier-timeout, nodes that finish wait for the others.",
+		},
+		{
+			"a worker fails, and its node is lost",
+			[]step{
+				{4, "b failing 1", "halt0: b c"},
+				{5, "b gone; c ready", "result: failed by b, forget job, forget departed/0/0, end: c"},
+			},
+			"b (node rank 1) was lost; not restarted: a (node rank 0) had finished and left",
+		},
+		{
+			"a node is lost, and a worker only reports that",
+			[]step{
+				{4, "c failing 4", "halt0: b c"},
+				{5, "b gone; c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
+			},
+			"b (node rank 1) was lost, and the job cannot be restarted because a (node rank 0) had finished and left: run it again on all nodes. " +
+				"With a longer --exit-barrier-timeout, nodes that finish wait for the others.",
+		},
+		{
+			"a node is told to leave",
+			[]step{
+				{4, "b busy +leaving", "halt0: b c"},
+				{5, "b gone; c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
+			},
+			"b (node rank 1) has left, and the job cannot be restarted because a (node rank 0) had finished and left: run it again on all nodes. " +
+				"With a longer --exit-barrier-timeout, nodes that finish wait for the others.",
 		},
 		{
 			"a node is lost that the last leader has not seen",
 			[]step{
 				{4, "a gone; b gone; new leader", "halt0: c"},
-				{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+				{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
 			},
-			"b was lost; not restarted: a had finished and left",
+			"b (node rank 1) was lost, and the job cannot be restarted because a (node rank 0) had finished and left: run it again on all nodes. " +
+				"With a longer --exit-barrier-timeout, nodes that finish wait for the others.",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -220,7 +248,7 @@ func TestDepartedIsPresentAtTheEnd(t *testing.T) {
 func TestRerunAfterDeparture(t *testing.T) {
 	ended := after(departed,
 		step{4, "a gone; b gone", "halt0: c"},
-		step{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+		step{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
 		step{6, "c gone", ""},
 	)
 	playAll(t, []leaderTest{
@@ -232,7 +260,7 @@ func TestRerunAfterDeparture(t *testing.T) {
 		)},
 		{"the lost node, which the last leader has not seen", defaultJob(), after(departed,
 			step{4, "a gone; b gone; new leader", "halt0: c"},
-			step{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+			step{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
 			step{6, "c gone; b2 ready +id=b", "forget result, past: 1, wait: b2, job"},
 		)},
 		{"a node that finished, and was not heard of again", defaultJob(), after(threeNodeRound,
@@ -245,7 +273,7 @@ func TestRerunAfterDeparture(t *testing.T) {
 				"job, round 0: a b c (0), run0: a b c"},
 			{1, "a done +departing", "departed 0/0, depart: a"},
 			{4, "a gone; b gone; new leader", "halt0: c"},
-			{5, "c ready", "result: failed, forget job, forget departed/0/0, end: c"},
+			{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},
 			{6, "c gone; b2 ready +id=b +launch=L +restarts", "late end: b2"},
 		}},
 	})

@@ -326,6 +326,9 @@ func TestFinishedError(t *testing.T) {
 		`run "job7" already finished (succeeded 3s ago on a, b and 2 more)`: {
 			"job7", rdzv.EndSucceeded, rdzv.Late{Ago: 3100 * time.Millisecond, Hosts: []string{"a", "b"}, HostCount: 4},
 		},
+		`run "job" already finished (ended by the loss of a node 9s ago on a)`: {
+			"job", rdzv.EndNodeLost, rdzv.Late{Ago: 9 * time.Second, Hosts: []string{"a"}, HostCount: 1},
+		},
 		`run "none" already finished (failed 0s ago)`: {
 			"none", rdzv.EndFailed, rdzv.Late{},
 		},

@@ -120,6 +120,11 @@ func (l *leader) hostOf(rank int) string {
 	return cmp.Or(l.record.Members[rank].Host, fmt.Sprintf("the node of node rank %d", rank))
 }
 
+// nodeOf names a member for people if several members may be on one host.
+func (l *leader) nodeOf(rank int) string {
+	return fmt.Sprintf("%s (node rank %d)", l.hostOf(rank), rank)
+}
+
 // assignRanks answers all active members of the recorded round with their place in it.
 func (l *leader) assignRanks() {
 	for rank, place := range placesOf(&l.record) {

@@ -55,6 +55,10 @@ func (c *checker) result(o rdzv.Outcome) {
 	case rdzv.EndTimeout:
 		c.checkSuccessStands("the run is given up")
 		c.checkGivenUp()
+	case rdzv.EndNodeLost:
+		if !c.departureEnded(o.Text) {
+			c.fail("departure", "a lost node has ended the run, and none had departed: %s", o.Text)
+		}
 	case rdzv.EndClosed:
 	}
 }

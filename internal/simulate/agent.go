@@ -108,7 +108,7 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 				}
 				return nil, false
 			default: // success
-				s, err := a.h.Succeed(ctx)
+				s, err := a.h.Succeed(ctx, rdzv.NoTimeout)
 				if s != nil {
 					return nil, a.stop(r.Number)
 				}

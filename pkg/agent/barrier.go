@@ -22,12 +22,10 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 	if others {
 		a.log.Info().Msgf("all workers have exited with 0: waiting up to %v for the other nodes to finish", timeout)
 	}
-	release := context.AfterFunc(ctx, a.opts.Rendezvous.Leave) // Succeed does not see it once the deadline has passed
 	stop, err := a.awaitOthers(ctx, timeout)
-	interrupted := !release()
 	waited := time.Since(began).Round(10 * time.Millisecond)
 	switch {
-	case interrupted && !errors.As(err, new(*rdzv.EndedError)):
+	case ctx.Err() != nil && !errors.As(err, new(*rdzv.EndedError)):
 		return nil, context.Cause(ctx)
 	case err == nil && stop == nil:
 		if others {
@@ -36,7 +34,7 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 		return nil, nil
 	case err == nil, errors.As(err, new(*rdzv.EndedError)):
 		return stop, err
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, rdzv.ErrTimeout):
 		a.log.Info().Stringer("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
 		return nil, nil
 	}
@@ -63,21 +61,18 @@ func (a *Agent) successStands(ctx context.Context, err error) bool {
 	return true
 }
 
-// awaitOthers calls Succeed with a deadline, and again for as long as the others depend on this node.
+// awaitOthers calls Succeed, and again for as long as the others depend on this node.
 func (a *Agent) awaitOthers(ctx context.Context, timeout time.Duration) (*rdzv.Stop, error) {
-	forever := a.round.WorldSize == 1
+	if a.round.WorldSize == 1 {
+		timeout = rdzv.NoTimeout
+	}
 	for {
-		bounded, cancel := context.WithTimeout(ctx, timeout)
-		if forever {
-			bounded = ctx
-		}
-		stop, err := a.opts.Rendezvous.Succeed(bounded)
-		cancel()
+		stop, err := a.opts.Rendezvous.Succeed(ctx, timeout)
 		needed, ok := errors.AsType[*rdzv.NeededError](err)
 		if !ok || ctx.Err() != nil {
 			return stop, err
 		}
 		a.log.Info().Msg(needed.Error())
-		timeout, forever = needed.For, needed.For == 0
+		timeout = cmp.Or(needed.For, rdzv.NoTimeout)
 	}
 }

@@ -30,21 +30,21 @@ func messages(log *bytes.Buffer, text string) (out []string) {
 // A node whose workers have all exited with 0 waits for the others for a limited time. Only the job's own result keeps
 // it from success.
 func TestExitBarrier(t *testing.T) {
-	untilDeadline := func(ctx context.Context) (*rdzv.Stop, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	untilOver := func(_ context.Context, limit time.Duration) (*rdzv.Stop, error) {
+		<-time.After(limit)
+		return nil, fmt.Errorf("wait: %w", rdzv.ErrTimeout)
 	}
 	for _, tt := range []struct {
 		name    string
 		timeout time.Duration
-		barrier func(ctx context.Context) (*rdzv.Stop, error)
+		barrier func(ctx context.Context, limit time.Duration) (*rdzv.Stop, error)
 		waits   time.Duration
 		logs    []string
 		err     error
 	}{
 		{
 			name: "the others finish", timeout: 0,
-			barrier: func(context.Context) (*rdzv.Stop, error) {
+			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) {
 				<-time.After(3 * time.Second)
 				return nil, nil
 			},
@@ -55,14 +55,14 @@ func TestExitBarrier(t *testing.T) {
 			},
 		},
 		{
-			name: "torch's time-out", timeout: 0, barrier: untilDeadline, waits: 5 * time.Minute,
+			name: "torch's time-out", timeout: 0, barrier: untilOver, waits: 5 * time.Minute,
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 5m0s for the other nodes to finish",
 				"INF leaving the exit barrier: other nodes may still run waited=5m0s",
 			},
 		},
 		{
-			name: "no wait", timeout: -1, barrier: untilDeadline, waits: 0,
+			name: "no wait", timeout: -1, barrier: untilOver, waits: 0,
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 0s for the other nodes to finish",
 				"INF leaving the exit barrier: other nodes may still run waited=0s",
@@ -70,7 +70,7 @@ func TestExitBarrier(t *testing.T) {
 		},
 		{
 			name: "the rendezvous is lost", timeout: time.Minute,
-			barrier: func(context.Context) (*rdzv.Stop, error) { return nil, rdzv.ErrConnection },
+			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) { return nil, rdzv.ErrConnection },
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 1m0s for the other nodes to finish",
 				"WRN how the other nodes end is not known; this node ends with success, because all of its workers did " +
@@ -79,7 +79,7 @@ func TestExitBarrier(t *testing.T) {
 		},
 		{
 			name: "the job was closed", timeout: time.Minute,
-			barrier: func(context.Context) (*rdzv.Stop, error) {
+			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) {
 				return nil, fmt.Errorf("wait: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}})
 			},
 			logs: []string{"INF all workers have exited with 0: waiting up to 1m0s for the other nodes to finish"},
@@ -119,15 +119,15 @@ func TestExitBarrierOfANeededNode(t *testing.T) {
 		b.agent.opts.ExitBarrierTimeout = 10 * time.Second
 		answers := []error{&rdzv.NeededError{Why: "hosts", For: 5 * time.Second}, &rdzv.NeededError{Why: "hosts"}}
 		b.rdzv.nodes = 2
-		b.rdzv.barrier = func(ctx context.Context) (*rdzv.Stop, error) {
+		b.rdzv.barrier = func(_ context.Context, limit time.Duration) (*rdzv.Stop, error) {
 			if len(answers) == 0 {
-				if _, bounded := ctx.Deadline(); bounded {
-					t.Error("the last wait has a deadline")
+				if limit != rdzv.NoTimeout {
+					t.Errorf("the last wait is limited to %v", limit)
 				}
 				<-time.After(time.Hour)
 				return nil, nil
 			}
-			<-ctx.Done()
+			<-time.After(limit)
 			answer := answers[0]
 			answers = answers[1:]
 			return nil, answer
@@ -147,32 +147,12 @@ func TestSignalAtExitBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, allSucceed)
 		b.rdzv.nodes = 2
-		b.rdzv.barrier = func(ctx context.Context) (*rdzv.Stop, error) { <-ctx.Done(); return nil, context.Cause(ctx) }
-		ctx, interrupt := context.WithCancelCause(t.Context())
-		wait := b.start(ctx)
-		cause := &SignalError{syscall.SIGTERM}
-		interrupt(cause)
-		if r, err := wait(); !errors.Is(err, cause) || r.State != Stopped {
-			t.Errorf("result %+v, %v, want the signal", r, err)
-		}
-	})
-}
-
-// A signal ends the node at once while its handler waits, after the deadline, for the others to let it go.
-func TestSignalDuringDeparture(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newHarness(t, WorkerSpec{}, allSucceed)
-		b.rdzv.nodes, b.rdzv.left = 2, make(chan struct{}, 2)
-		departing := make(chan struct{})
-		b.rdzv.barrier = func(ctx context.Context) (*rdzv.Stop, error) {
+		b.rdzv.barrier = func(ctx context.Context, _ time.Duration) (*rdzv.Stop, error) {
 			<-ctx.Done()
-			close(departing)
-			<-b.rdzv.left
-			return nil, nil
+			return nil, context.Cause(ctx)
 		}
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
-		<-departing
 		cause := &SignalError{syscall.SIGTERM}
 		interrupt(cause)
 		if r, err := wait(); !errors.Is(err, cause) || r.State != Stopped {

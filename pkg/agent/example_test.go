@@ -38,7 +38,7 @@ func (n *oneNode) NextRendezvous(_ context.Context, self rdzv.Member) (*rdzv.Rou
 	}, nil
 }
 
-func (*oneNode) Succeed(context.Context) (*rdzv.Stop, error) { return nil, nil }
+func (*oneNode) Succeed(context.Context, time.Duration) (*rdzv.Stop, error) { return nil, nil }
 
 // printer is a sink that prints the rounds and failures of the event stream.
 type printer struct{}

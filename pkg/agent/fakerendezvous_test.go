@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -42,9 +43,8 @@ type fakeRendezvous struct {
 	failAt      int
 	outcome     *rdzv.Outcome // in place of the verdict on a member's failure
 	succeed     func(call int) (*rdzv.Stop, error)
-	barrier     func(ctx context.Context) (*rdzv.Stop, error) // Succeed, in place of succeed
-	left        chan struct{}                                 // receives a value at each Leave; nil: not used
-	succeeded   int                                           // calls of Succeed
+	barrier     func(ctx context.Context, limit time.Duration) (*rdzv.Stop, error) // Succeed, in place of succeed
+	succeeded   int                                                                // calls of Succeed
 	stops       chan rdzv.Stop
 	seen        []rdzv.Member
 	sent        []rdzv.Failure
@@ -94,18 +94,14 @@ func (f *fakeRendezvous) Fail(failure rdzv.Failure) {
 
 func (f *fakeRendezvous) Leave() {
 	f.note("leave")
-	select {
-	case f.left <- struct{}{}:
-	default:
-	}
 }
 
 func (f *fakeRendezvous) Stopped() {}
 
-func (f *fakeRendezvous) Succeed(ctx context.Context) (*rdzv.Stop, error) {
+func (f *fakeRendezvous) Succeed(ctx context.Context, limit time.Duration) (*rdzv.Stop, error) {
 	f.note("succeed")
 	if f.barrier != nil {
-		return f.barrier(ctx)
+		return f.barrier(ctx, limit)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

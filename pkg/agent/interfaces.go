@@ -19,7 +19,7 @@ type Rendezvous interface {
 	Stops() <-chan rdzv.Stop
 	Stopped()
 	Fail(f rdzv.Failure)
-	Succeed(ctx context.Context) (*rdzv.Stop, error)
+	Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Stop, error)
 	Leave()
 }
 

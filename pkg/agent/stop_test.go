@@ -236,7 +236,7 @@ func TestLeaveComesFirst(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, allSucceed)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := &SignalError{Signal: syscall.SIGTERM}
-		b.rdzv.barrier = func(context.Context) (*rdzv.Stop, error) {
+		b.rdzv.barrier = func(context.Context, time.Duration) (*rdzv.Stop, error) {
 			cancel(cause)
 			return nil, rdzv.ErrConnection
 		}

@@ -3,6 +3,7 @@ package rdzv_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -122,10 +123,15 @@ func (h *sharedHandler) NextRendezvous(ctx context.Context, self rdzv.Member) (*
 }
 
 // Succeed is torch's exit barrier.
-func (h *sharedHandler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
-	return nil, kvstore.Barrier(ctx, h.store, kvstore.BarrierOptions{
+func (h *sharedHandler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Stop, error) {
+	err := kvstore.Barrier(ctx, h.store, kvstore.BarrierOptions{
 		WorldSize: h.MaxNodes, Prefix: h.Parameters.RunID + "/exit/" + strconv.Itoa(h.rounds),
+		Timeout: max(barrier, 1), // 0 would be the default
 	})
+	if errors.Is(err, kvstore.ErrTimeout) {
+		err = fmt.Errorf("%w: %w", rdzv.ErrTimeout, err)
+	}
+	return nil, err
 }
 
 func (h *sharedHandler) IsClosed(context.Context) (bool, error) { return h.closed, nil }

@@ -34,8 +34,8 @@ type kind struct{ text string }
 func (k *kind) Error() string { return k.text }
 func (k *kind) Unwrap() error { return ErrRendezvous }
 
-// NeededError is what [Handler.Succeed] returns when its context's deadline has passed, but other nodes depend on this
-// one. The agent stays and calls Succeed again.
+// NeededError is what [Handler.Succeed] returns when the time at the exit barrier is over, but other nodes depend on
+// this one. The agent stays and calls Succeed again.
 type NeededError struct {
 	// Why completes "this node": what it does for the others.
 	Why string

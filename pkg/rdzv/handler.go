@@ -1,6 +1,13 @@
 package rdzv
 
-import "context"
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// NoTimeout makes [Handler.Succeed] wait without limit.
+const NoTimeout time.Duration = math.MaxInt64
 
 // Handler is one node's part in the rendezvous of one run id, like torch's RendezvousHandler. All handlers of a run
 // return the same decisions: which nodes make up a round, whether a failure costs a restart, and when the job has
@@ -38,11 +45,11 @@ type Handler interface {
 	// NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says nothing about the
 	// job, so the agent ends with success.
 	//
-	// The deadline of ctx is the end of torch's exit barrier. When it has passed, the handler takes this node out of the
-	// round, waits for that for a short time only, and returns nil, nil. It returns a [*NeededError] instead, and Succeed
-	// may be called again, if this node has to stay. A handler that has no way to take a node out returns the cause of
-	// ctx.
-	Succeed(ctx context.Context) (*Stop, error)
+	// barrier is how long this node waits for the others at torch's exit barrier: 0 for not at all, [NoTimeout] without
+	// limit. After that the handler takes this node out of the round, waits for that for a short time only, and returns
+	// nil, nil. It returns a [*NeededError] instead, and Succeed may be called again, if this node has to stay. A handler
+	// that has no way to take a node out returns an [ErrTimeout]. If ctx ends, Succeed returns its cause at once.
+	Succeed(ctx context.Context, barrier time.Duration) (*Stop, error)
 	// Leave reports that this node is about to leave, before the agent signals its workers: failures that follow from
 	// it are not charged. It does not block. It may be called at any time and more than once.
 	Leave()

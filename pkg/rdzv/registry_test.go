@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // named creates handlers that call themselves by another name.
@@ -23,15 +24,15 @@ func (f fakeHandler) RunID() string   { return "run" }
 func (f fakeHandler) NextRendezvous(context.Context, Member) (*Round, error) {
 	return nil, ErrClosed
 }
-func (f fakeHandler) Stops() <-chan Stop                     { return nil }
-func (f fakeHandler) Fail(Failure)                           {}
-func (f fakeHandler) Succeed(context.Context) (*Stop, error) { return nil, nil }
-func (f fakeHandler) Leave()                                 {}
-func (f fakeHandler) IsClosed(context.Context) (bool, error) { return false, nil }
-func (f fakeHandler) SetClosed(context.Context) error        { return nil }
-func (f fakeHandler) Stopped()                               {}
-func (f fakeHandler) NumNodesWaiting() int                   { return 0 }
-func (f fakeHandler) Shutdown(context.Context) error         { return nil }
+func (f fakeHandler) Stops() <-chan Stop                                    { return nil }
+func (f fakeHandler) Fail(Failure)                                          {}
+func (f fakeHandler) Succeed(context.Context, time.Duration) (*Stop, error) { return nil, nil }
+func (f fakeHandler) Leave()                                                {}
+func (f fakeHandler) IsClosed(context.Context) (bool, error)                { return false, nil }
+func (f fakeHandler) SetClosed(context.Context) error                       { return nil }
+func (f fakeHandler) Stopped()                                              {}
+func (f fakeHandler) NumNodesWaiting() int                                  { return 0 }
+func (f fakeHandler) Shutdown(context.Context) error                        { return nil }
 
 // failing never creates a handler.
 type failing struct{ err error }

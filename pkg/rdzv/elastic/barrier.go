@@ -16,22 +16,22 @@ import (
 var errDeparted = fmt.Errorf("%w: this node has left the exit barrier", rdzv.ErrClosed)
 
 // Succeed implements rdzv.Handler.
-func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
+func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Stop, error) {
 	if h.finishedAt.IsZero() {
 		h.finishedAt = time.Now()
 	}
 	h.call(func(now time.Duration) { h.m.succeed(now) })
-	stop, decided := h.awaitVerdict(ctx)
-	if !decided {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, context.Cause(ctx)
-		}
+	stop, decided := h.awaitVerdict(ctx, barrier)
+	if !decided && ctx.Err() == nil {
 		if err := h.needed(); err != nil {
 			return nil, err
 		}
-		stop = h.depart(context.WithoutCancel(ctx))
+		stop, decided = h.depart(ctx)
 	}
-	if stop != nil {
+	switch {
+	case !decided:
+		return nil, context.Cause(ctx)
+	case stop != nil:
 		return stop, nil
 	}
 	err := h.ending()
@@ -46,8 +46,10 @@ func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 }
 
 // awaitVerdict waits at the exit barrier until the round must be run again, which the Stop says, or the rendezvous has
-// ended. decided is false if ctx ends before.
-func (h *Handler) awaitVerdict(ctx context.Context) (stop *rdzv.Stop, decided bool) {
+// ended. decided is false if limit is over or ctx ends before.
+func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *rdzv.Stop, decided bool) {
+	over := time.NewTimer(limit)
+	defer over.Stop()
 	for {
 		select {
 		case s := <-h.stops:
@@ -56,6 +58,8 @@ func (h *Handler) awaitVerdict(ctx context.Context) (stop *rdzv.Stop, decided bo
 			}
 		case <-h.driveDone:
 			return nil, true
+		case <-over.C:
+			return nil, false
 		case <-ctx.Done():
 			return nil, false
 		}
@@ -63,17 +67,16 @@ func (h *Handler) awaitVerdict(ctx context.Context) (stop *rdzv.Stop, decided bo
 }
 
 // depart leaves the exit barrier. It waits for the leader to confirm that, so that the leader does not count on this
-// node any more. A Stop that arrives before wins. Only the driving goroutine decides which came first.
-func (h *Handler) depart(ctx context.Context) *rdzv.Stop {
+// node any more. A Stop that arrives before wins. Only the driving goroutine decides which came first. decided is false
+// if ctx ends before.
+func (h *Handler) depart(ctx context.Context) (stop *rdzv.Stop, decided bool) {
 	h.call(func(now time.Duration) { h.m.depart(now) })
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout))
-	defer cancel()
-	stop, decided := h.awaitVerdict(bounded)
-	if !decided {
-		h.call(func(time.Duration) { h.m.departUnconfirmed() })
-		stop, _ = h.awaitVerdict(ctx)
+	stop, decided = h.awaitVerdict(ctx, cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout))
+	if decided || ctx.Err() != nil {
+		return stop, decided
 	}
-	return stop
+	h.call(func(time.Duration) { h.m.departUnconfirmed() })
+	return h.awaitVerdict(ctx, rdzv.NoTimeout)
 }
 
 // hosts says which store that other nodes use is on this node; empty if none is.

@@ -15,14 +15,12 @@ type verdict struct {
 	err  error
 }
 
-// succeed calls Succeed with a deadline and returns where its result will arrive.
-func succeed(t *testing.T, h *Handler, within time.Duration) <-chan verdict {
+// succeed calls Succeed and returns where its result will arrive.
+func succeed(t *testing.T, h *Handler, barrier time.Duration) <-chan verdict {
 	t.Helper()
 	out := make(chan verdict, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
-		stop, err := h.Succeed(ctx)
+		stop, err := h.Succeed(t.Context(), barrier)
 		out <- verdict{stop, err}
 	}()
 	return out
@@ -42,6 +40,29 @@ func TestSucceedDeparts(t *testing.T) {
 		if got := await(t, "success", end); got.stop != nil || got.err != nil {
 			t.Errorf("node %d: %+v", i, got)
 		}
+	}
+}
+
+// A node that waits for the leader's word to leave does not wait when its context ends.
+func TestSucceedIsInterrupted(t *testing.T) {
+	_, guest, p := growBehindProxy(t)
+	p.holdBack()
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	ended := make(chan verdict, 1)
+	go func() {
+		stop, err := guest.Succeed(ctx, 0)
+		ended <- verdict{stop, err}
+	}()
+	for asked := make(chan bool, 1); ; {
+		guest.call(func(time.Duration) { asked <- guest.m.report.Departing })
+		if await(t, "the member", asked) {
+			break
+		}
+	}
+	cause := errors.New("a signal")
+	interrupt(cause)
+	if got := await(t, "the end", ended); got.stop != nil || !errors.Is(got.err, cause) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -83,7 +83,7 @@ func TestCallsAtOnce(t *testing.T) {
 					return
 				}
 				if succeeds {
-					if stop, err := h.Succeed(ctx); check("Succeed", err) != nil || stop == nil {
+					if stop, err := h.Succeed(ctx, rdzv.NoTimeout); check("Succeed", err) != nil || stop == nil {
 						return
 					}
 					continue

@@ -120,10 +120,6 @@ func TestMemberDepartures(t *testing.T) {
 			{9, "depart", "done 1/4 up 2s departing"},
 			{12, "unconfirmed", "over: departed "},
 		}},
-		{"a signal does not wait for the leader", []memberStep{
-			{9, "depart", "done 1/4 up 2s departing"},
-			{10, "leave", "done 1/4 up 2s leaving departing, over: departed "},
-		}},
 		{"a halt comes first", []memberStep{
 			{9, "halt 1 4; depart", "stop 4 in 11s"},
 			{9, "unconfirmed; depart 1 4", ""},

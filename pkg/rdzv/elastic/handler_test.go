@@ -53,7 +53,7 @@ func TestHandlersOverSockets(t *testing.T) {
 	ends := make(chan error, 3)
 	for _, h := range hs {
 		go func() {
-			_, err := h.Succeed(t.Context())
+			_, err := h.Succeed(t.Context(), rdzv.NoTimeout)
 			ends <- err
 		}()
 	}

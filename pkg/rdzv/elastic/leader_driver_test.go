@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // unreliableStore is a store whose commits can be made to fail, whether they are done or not.
@@ -115,7 +116,7 @@ func TestHostStaysToTheEnd(t *testing.T) {
 	var ends sync.WaitGroup
 	for i, h := range hs {
 		ends.Go(func() {
-			if _, err := h.Succeed(t.Context()); err != nil {
+			if _, err := h.Succeed(t.Context(), rdzv.NoTimeout); err != nil {
 				t.Errorf("node %d: %v", i, err)
 			}
 			if err := h.Shutdown(t.Context()); err != nil {

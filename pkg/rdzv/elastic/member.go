@@ -161,12 +161,9 @@ func (m *member) setStuck(stuck bool) {
 	}
 }
 
-// leave records that the agent is about to stop its workers and leave. An agent that departs does not wait any longer.
+// leave records that the agent is about to stop its workers and leave.
 func (m *member) leave() {
 	m.report.Leaving, m.dirty = true, true
-	if m.report.Departing {
-		m.departUnconfirmed()
-	}
 }
 
 // close asks the leader to close the run.

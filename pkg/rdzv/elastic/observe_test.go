@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // brief returns what the tests check, in one line.
@@ -198,7 +199,7 @@ func TestObserveChangesNothing(t *testing.T) {
 	ends := make(chan error, len(hs))
 	for _, h := range hs {
 		go func() {
-			_, err := h.Succeed(t.Context())
+			_, err := h.Succeed(t.Context(), rdzv.NoTimeout)
 			ends <- errors.Join(err, h.Shutdown(t.Context()))
 		}()
 	}

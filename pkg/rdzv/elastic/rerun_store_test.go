@@ -29,7 +29,7 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 	ends := make(chan error, 2)
 	for _, h := range first {
 		go func() {
-			_, err := h.Succeed(t.Context())
+			_, err := h.Succeed(t.Context(), rdzv.NoTimeout)
 			ends <- err
 		}()
 	}

@@ -32,8 +32,8 @@ func (l *leader) tryForm(now time.Duration) {
 		f.enoughSince, f.useQuarantinedAt, f.recovering = optionalTime{}, optionalTime{}, true
 		f.tooFewSince.setOnce(now)
 		if now >= f.tooFewSince.at+l.job.JoinTimeout {
-			l.endTimeout(now, "%d of at least %d nodes were there, and no more came in %v",
-				l.participants.eligible, l.job.Min, l.job.JoinTimeout)
+			l.endTimeout(now, "%d of %s nodes were there, and no more came in %s%s",
+				l.participants.eligible, l.neededNodes(), formatSeconds(l.job.JoinTimeout), l.missingNodes())
 		}
 		return
 	}

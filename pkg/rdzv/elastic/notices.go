@@ -154,10 +154,10 @@ func (l *leader) commonReason(now time.Duration) string {
 			"this run can be left", haveNodes(n), left(l.earlierSessionsEnd(n >= l.job.Max), 0))
 	case f.tooFewSince.set:
 		return fmt.Sprintf("%d of %s nodes have joined%s; the job gives up in %s",
-			n, l.neededNodes(), l.missingRanks(), left(f.tooFewSince, l.job.JoinTimeout))
+			n, l.neededNodes(), l.missingNodes(), left(f.tooFewSince, l.job.JoinTimeout))
 	case l.willUseQuarantined() && now < f.useQuarantinedAt.at:
 		return fmt.Sprintf("%d of %s nodes have joined%s; the round begins with quarantined nodes in %s",
-			n, l.neededNodes(), l.missingRanks(), left(f.useQuarantinedAt, 0))
+			n, l.neededNodes(), l.missingNodes(), left(f.useQuarantinedAt, 0))
 	case f.backoffUntil.set && now < f.backoffUntil.at:
 		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
 			left(f.backoffUntil, 0), l.shortRounds, l.job.MinUptime)
@@ -199,52 +199,6 @@ func (l *leader) unstoppedNodes() string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-// missingRanks names the node ranks that no node has yet; empty unless the number of nodes to come and their ranks are
-// known.
-func (l *leader) missingRanks() string {
-	n := l.job.Expected
-	if l.job.Static || l.job.Min == l.job.Max {
-		n = l.job.Max
-	}
-	present := make([]bool, n)
-	for _, p := range l.participants.byID {
-		hint := p.report.Node.Hint
-		switch {
-		case !p.counted.eligible:
-		case hint >= 0 && hint < n && (!present[hint] || l.job.Static):
-			present[hint] = true
-		case !l.job.Static:
-			return "" // it has no rank, or that of another node
-		}
-	}
-	if text := absentRanks(present); text != "" {
-		return ", missing node ranks " + text
-	}
-	return ""
-}
-
-// absentRanks lists the ranks that are not present, such as "2, 5-7".
-func absentRanks(present []bool) string {
-	var texts []string
-	for i := 0; i < len(present); i++ {
-		if present[i] {
-			continue
-		}
-		if len(texts) == maxNamed {
-			texts = append(texts, "...")
-			break
-		}
-		first := i
-		for i+1 < len(present) && !present[i+1] {
-			i++
-		}
-		if texts = append(texts, strconv.Itoa(first)); i > first {
-			texts[len(texts)-1] += "-" + strconv.Itoa(i)
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 // formatSeconds formats a duration in whole seconds, rounded up; negative ones as 0s.

@@ -87,7 +87,17 @@ func TestNotices(t *testing.T) {
 			"static: a rank that two nodes have, and a missing one", jobWith(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
 				{0, "a ready +hint=2; b ready +hint=2; c ready +hint=0", "job"},
 				{5, "", "notice: a b c"},
-			}, "a", "3 of 3 nodes have joined, missing node ranks 1; the job gives up in 55s",
+			}, "a", "3 of 3 nodes have joined, missing node ranks 1; 2 nodes have node rank 2, on a, b: " +
+				"give each node its own --node-rank from 0 to 2; the job gives up in 55s",
+		},
+		{
+			"a node that had finished and is gone", defaultJob(), after(twoNodeRound,
+				step{2, "b done", ""},
+				step{3, "b gone; a failing 1", "halt0: a"},
+				step{4, "a ready", ""},
+				step{9, "", "notice: a"},
+			), "a", "1 of at least 2 nodes have joined; b (node rank 1) had finished and may have left with success; " +
+				"whether it comes back is not known: if it has left, start the job again on all nodes; the job gives up in 55s",
 		},
 		{
 			"last call", jobWith(func(j *Job) { j.Max, j.LastCall, j.Expected = 9, 30*time.Second, 5 }), []step{

@@ -217,7 +217,7 @@ func (l *leader) review(p *participant) {
 	} else if diff := p.report.Job.differenceFrom(*l.job); diff != "" {
 		p.mismatch = diff
 	} else if p.superseded {
-		p.mismatch = fmt.Sprintf("another agent has come for the same node (%s)", p.report.Node.Identity)
+		p.mismatch = l.replacedBy(p)
 	}
 	fits := p.mismatch == ""
 	if fits && p.report.Close {
@@ -228,6 +228,22 @@ func (l *leader) review(p *participant) {
 	l.participants.count(p, waiting && !quarantined, waiting && quarantined, fits)
 	l.notices.trackWait(p, waiting)
 	l.updateAnswer(p)
+}
+
+// replacedBy says which agent has come in place of a superseded one.
+func (l *leader) replacedBy(old *participant) string {
+	node, host := old.report.Node, old.report.Node.Host
+	if p := l.participants.byIdentity[node.Identity]; p != nil && p != old {
+		host = p.report.Node.Host
+	}
+	switch {
+	case node.Hint < 0:
+		return fmt.Sprintf("another agent has come for this node, on %s", host)
+	case host == node.Host:
+		return fmt.Sprintf("another agent has come with the same node rank, %d, on %s", node.Hint, host)
+	}
+	return fmt.Sprintf("another agent has come with the same node rank, %d, on %s, not on %s: if both are nodes of the job, "+
+		"give each node its own --node-rank", node.Hint, host, node.Host)
 }
 
 // mayHaveWorkers reports whether workers of the agent may run, or whether the agent has yet to confirm that the workers

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,11 +15,12 @@ import (
 
 // A run is closed by one of its agents (Report.Close), or by a closeRequest from outside. The leader records the
 // request and ends the run, unless it finds that all workers have succeeded before. A request names its run by the
-// create-revision of state/job, so that it cannot close a later run with the same id.
+// create-revision of the key of the run's parameters. Agents that begin the run again, with the same id, write these
+// under another key: so a request cannot close any other run than the one that its sender has seen.
 
 // closeRequest is the value of keyClose.
 type closeRequest struct {
-	Job coord.Revision `json:"job"` // the create-revision of the run's state/job
+	Job coord.Revision `json:"job"` // the create-revision of the run's key state/job/N
 	By  string         `json:"by"`  // who asks, for people
 }
 
@@ -41,8 +43,8 @@ func (l *leader) closeIfRequested(now time.Duration) {
 	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: text})
 }
 
-// observeClose passes on a request to close the leader's run. Only the leader changes state/job, so the request cannot
-// be overtaken.
+// observeClose passes on a request to close the leader's run. Only the leader changes the run's parameters, so the
+// request cannot be overtaken.
 func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batch) error {
 	for _, e := range b.Events {
 		var r closeRequest
@@ -53,12 +55,14 @@ func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batc
 			d.log.Warn().Err(err).Msg("a request to close the run is malformed")
 			continue
 		}
-		job, err := listKeys(ctx, d.store, d.prefix+keyJob)
+		job, err := listKeys(ctx, d.store, d.prefix+jobKey(l.begun))
 		if err != nil {
 			return err
 		}
-		if len(job) == 1 && job[0].Create == r.Job {
-			l.requestClose(r.By)
+		for _, j := range job {
+			if j.Key == d.prefix+jobKey(l.begun) && j.Create == r.Job {
+				l.requestClose(r.By)
+			}
 		}
 	}
 	return nil
@@ -67,6 +71,11 @@ func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batc
 // ErrNoRun is the error of [Close] for a run that the store does not know: no agent has joined it, or its result is
 // forgotten.
 var ErrNoRun = fmt.Errorf("%w: there is no such run", rdzv.ErrRendezvous)
+
+// ErrRunReplaced is the error of [Close] if the run that it found was not closed: all its nodes had left, and other
+// agents have begun it again.
+var ErrRunReplaced = fmt.Errorf("%w: all nodes of the run had left, and other agents have begun it again meanwhile",
+	rdzv.ErrRendezvous)
 
 // ErrUnconfirmed is the error of [Close] if it has requested the end of the run, and ctx ended before a leader had
 // written it. The run may end within a minute.
@@ -78,7 +87,7 @@ var ErrUnconfirmed = fmt.Errorf("%w: the end of the run is requested, not confir
 //
 // Close returns the outcome as soon as the leader has written it; workers may still be stopping. It returns an
 // [*rdzv.EndedError] if the run has ended otherwise: with Late if it had ended before the call, without if it ended by
-// itself meanwhile. Other errors wrap [ErrNoRun], [ErrUnconfirmed], or are the store's.
+// itself meanwhile. Other errors wrap [ErrNoRun], [ErrRunReplaced], [ErrUnconfirmed], or are the store's.
 func Close(ctx context.Context, store coord.Store, runID, by string) (rdzv.Outcome, error) {
 	alive, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -86,57 +95,84 @@ func Close(ctx context.Context, store coord.Store, runID, by string) (rdzv.Outco
 	defer running.Wait()
 	defer cancel()
 	d := &leaderDriver{store: store, prefix: prefixOf(runID)}
-	for {
-		switch err := d.writeCloseRequest(ctx, by); {
-		case errors.Is(err, coord.ErrConflict): // the run has begun, or ended, meanwhile
-			continue
-		case err != nil:
-			return rdzv.Outcome{}, err
-		}
-		o, err := awaitResult(ctx, store, d.prefix+keyResult)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return rdzv.Outcome{}, fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx))
-		case err != nil:
-			return rdzv.Outcome{}, err
-		case o.Ending != rdzv.EndClosed:
-			return o, &rdzv.EndedError{Outcome: o}
-		}
-		return o, nil
+	seen, err := d.findRun(ctx)
+	if err != nil {
+		return rdzv.Outcome{}, err
 	}
+	switch err := d.writeCloseRequest(ctx, seen, by); {
+	case errors.Is(err, coord.ErrConflict):
+		return rdzv.Outcome{}, d.whyNotClosed(ctx, seen)
+	case err != nil:
+		return rdzv.Outcome{}, err
+	}
+	o, err := d.awaitResult(ctx, seen)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return rdzv.Outcome{}, fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx))
+	case err != nil:
+		return rdzv.Outcome{}, err
+	case o.Ending != rdzv.EndClosed:
+		return o, &rdzv.EndedError{Outcome: o}
+	}
+	return o, nil
 }
 
-// writeCloseRequest requests the end of the run that the store has.
-func (d *leaderDriver) writeCloseRequest(ctx context.Context, by string) error {
+// namedRun names a run whose end can be requested: the key of its parameters and the key's create-revision.
+type namedRun coord.Guard
+
+// findRun returns the run that has not ended.
+func (d *leaderDriver) findRun(ctx context.Context) (namedRun, error) {
 	saved, err := d.readRun(ctx)
 	switch {
 	case err != nil:
-		return err
+		return namedRun{}, err
 	case saved.outcome != nil:
-		return &rdzv.EndedError{Outcome: *saved.outcome, Late: saved.history.finished.lateness(time.Now())}
+		return namedRun{}, &rdzv.EndedError{Outcome: *saved.outcome, Late: saved.history.finished.lateness(time.Now())}
 	case saved.job == nil:
-		return ErrNoRun
+		return namedRun{}, ErrNoRun
 	}
-	value, err := json.Marshal(closeRequest{Job: saved.jobRevision, By: by})
+	return namedRun{Key: d.prefix + jobKey(saved.begun), Create: saved.jobRevision}, nil
+}
+
+// writeCloseRequest requests the end of a run, unless that has ended, or was begun again.
+func (d *leaderDriver) writeCloseRequest(ctx context.Context, run namedRun, by string) error {
+	value, err := json.Marshal(closeRequest{Job: run.Create, By: by})
 	if err != nil {
 		return err
 	}
-	guards := []coord.Guard{{Key: d.prefix + keyJob, Create: saved.jobRevision}, {Key: d.prefix + keyResult}}
+	guards := []coord.Guard{coord.Guard(run), {Key: d.prefix + keyResult}}
 	_, err = d.store.Commit(ctx, guards, []coord.Op{{Key: d.prefix + keyClose, Value: value, TTL: closeRequestTTL}})
 	return err
 }
 
-// awaitResult waits for the run's result.
-func awaitResult(ctx context.Context, store coord.Store, key string) (o rdzv.Outcome, err error) {
-	err = store.Watch(ctx, key, func(b coord.Batch) error {
+// whyNotClosed returns the error for a run that is not the store's any more.
+func (d *leaderDriver) whyNotClosed(ctx context.Context, run namedRun) error {
+	switch now, err := d.findRun(ctx); {
+	case errors.Is(err, ErrNoRun), err == nil && now != run:
+		return ErrRunReplaced
+	case err != nil:
+		return err
+	}
+	return coord.ErrConflict // the guards hold: another commit cannot have met a conflict
+}
+
+// awaitResult waits for the result of a run whose end is requested.
+func (d *leaderDriver) awaitResult(ctx context.Context, run namedRun) (o rdzv.Outcome, err error) {
+	err = d.store.Watch(ctx, d.prefix+prefixState, func(b coord.Batch) error {
+		replaced := false
 		for _, e := range b.Events {
-			if e.Key != key || e.Deleted {
-				continue
+			switch {
+			case e.Key == d.prefix+keyResult && !e.Deleted:
+				if err := json.Unmarshal(e.Value, &o); err != nil {
+					return fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
+				}
+				return errListed
+			case strings.HasPrefix(e.Key, d.prefix+prefixJob) && !e.Deleted && e.Create != run.Create:
+				replaced = true
 			}
-			if err := json.Unmarshal(e.Value, &o); err != nil {
-				return fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
-			}
-			return errListed
+		}
+		if replaced {
+			return ErrRunReplaced
 		}
 		return nil
 	})

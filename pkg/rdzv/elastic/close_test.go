@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,9 +81,11 @@ func TestCloseWithoutLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + keyJob, Value: value}}); err != nil {
+	if _, err := store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + jobKey(0), Value: value}}); err != nil {
 		t.Fatal(err)
 	}
+	d := newLeaderDriver(store, "run", zerolog.Nop())
+	run := must(d.findRun(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := Close(ctx, store, "run", "ann"); !errors.Is(err, ErrUnconfirmed) {
@@ -90,7 +93,7 @@ func TestCloseWithoutLeader(t *testing.T) {
 	}
 	stop := newLeaderDriver(localStore(t, server), "run", zerolog.Nop()).start(t.Context())
 	defer stop()
-	if o, err := awaitResult(t.Context(), store, "run/"+keyResult); err != nil || o.Text != "closed by ann" {
+	if o, err := d.awaitResult(t.Context(), run); err != nil || o.Text != "closed by ann" {
 		t.Errorf("outcome %+v, %v", o, err)
 	}
 }
@@ -100,7 +103,7 @@ func TestStaleCloseRequest(t *testing.T) {
 	server := coord.NewServer(coord.ServerOptions{})
 	defer server.Close()
 	d := newLeaderDriver(localStore(t, server), "run", zerolog.Nop())
-	rev, err := d.store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + keyJob, Value: []byte("{}")}})
+	rev, err := d.store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + jobKey(0), Value: []byte("{}")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +121,60 @@ func TestStaleCloseRequest(t *testing.T) {
 		if err := d.observeClose(t.Context(), l, batch); err != nil || l.closedBy != tt.want {
 			t.Errorf("%s: closed by %q, %v; want %q", tt.name, l.closedBy, err, tt.want)
 		}
+	}
+}
+
+// A request to close a run does not close the next one with the same id, which agents have begun because all nodes of
+// the first one had left.
+func TestCloseRunBegunAgain(t *testing.T) {
+	server := coord.NewServer(coord.ServerOptions{})
+	defer server.Close()
+	defer newLeaderDriver(localStore(t, server), "run", zerolog.Nop()).start(t.Context())()
+	d := newLeaderDriver(localStore(t, server), "run", zerolog.Nop())
+	join := func(maxNodes int) coord.Store {
+		agent := localStore(t, server)
+		report := must(json.Marshal(Report{Node: Node{Host: "h", Identity: "h", Nproc: 1}, Job: job(2, maxNodes), Phase: Ready}))
+		op := coord.Op{Key: "run/" + prefixAgent + string(agent.Session()), Value: report, Owned: true}
+		if _, err := agent.Commit(t.Context(), nil, []coord.Op{op}); err != nil {
+			t.Fatal(err)
+		}
+		return agent
+	}
+	// awaitRun waits for another run than the last one.
+	awaitRun := func(last namedRun) (run namedRun) {
+		err := d.store.Watch(t.Context(), "run/"+prefixState, func(coord.Batch) error {
+			var err error
+			if run, err = d.findRun(t.Context()); errors.Is(err, ErrNoRun) || err == nil && run == last {
+				return nil
+			}
+			return cmp.Or(err, errListed)
+		})
+		if !errors.Is(err, errListed) {
+			t.Fatal(err)
+		}
+		return run
+	}
+	agent := join(2)
+	first := awaitRun(namedRun{})
+	if err := agent.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	join(3)
+	second := awaitRun(first)
+	if err := d.writeCloseRequest(t.Context(), first, "ann"); !errors.Is(err, coord.ErrConflict) {
+		t.Errorf("a request for the first run: %v", err)
+	}
+	if err := d.whyNotClosed(t.Context(), first); !errors.Is(err, ErrRunReplaced) {
+		t.Errorf("why the first run was not closed: %v", err)
+	}
+	if _, err := d.awaitResult(t.Context(), first); !errors.Is(err, ErrRunReplaced) {
+		t.Errorf("the result of the first run: %v", err)
+	}
+	if err := d.writeCloseRequest(t.Context(), second, "bob"); err != nil {
+		t.Errorf("a request for the second run: %v", err)
+	}
+	if o, err := d.awaitResult(t.Context(), second); err != nil || o.Text != "closed by bob" {
+		t.Errorf("the result of the second run: %+v, %v", o, err)
 	}
 }
 

@@ -23,6 +23,7 @@ type leader struct {
 	epoch coord.Revision
 	store storeHistory
 	job   *Job // nil before the first agent
+	begun int  // as in the key of job
 	state state
 
 	outcome      *rdzv.Outcome // nil until the run ends
@@ -227,9 +228,7 @@ func (l *leader) adoptJob() {
 	if first == nil {
 		return
 	}
-	job := first.report.Job
-	l.job = &job
-	l.writes = append(l.writes, write{key: keyJob, value: job}, write{key: keyClose})
+	l.beginRun(first.report.Job)
 	if l.hasRound {
 		l.abandonRun()
 	}
@@ -237,6 +236,24 @@ func (l *leader) adoptJob() {
 		l.retractAnswer(p) // it is about the former job
 		l.review(p)
 	}
+}
+
+// beginRun begins the run with the parameters job, for the first time or again. Requests to close it are about the run
+// before.
+func (l *leader) beginRun(job Job) {
+	if l.job != nil {
+		l.begun++
+	}
+	l.job = &job
+	l.writes = append(l.writes, write{key: jobKey(l.begun), value: job}, write{key: keyClose}, l.forgetFormerJob())
+}
+
+// forgetFormerJob returns the write that deletes the parameters that those in use have replaced.
+func (l *leader) forgetFormerJob() write {
+	if l.begun == 0 {
+		return write{}
+	}
+	return write{key: jobKey(l.begun - 1)}
 }
 
 // abandonRun forgets the recorded run, all of whose nodes have left. The next agents start again, with the next round
@@ -255,7 +272,7 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	}
 	l.state, l.outcome, l.resultExpiry = ended, &o, optionalTime{now + l.job.ResultTTL, true}
 	l.writes = append(l.writes, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.recordFinished(),
-		write{key: roundKey(l.record.Round)}, write{key: keyJob}, write{key: keyClose})
+		write{key: roundKey(l.record.Round)}, write{key: jobKey(l.begun)}, write{key: keyClose})
 	l.forgetDepartures()
 	for _, p := range l.participants.byID {
 		l.updateAnswer(p)

@@ -278,9 +278,11 @@ func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error
 	for _, e := range state {
 		key := strings.TrimPrefix(e.Key, d.prefix)
 		switch {
-		case key == keyJob:
-			saved.job, saved.jobRevision = new(Job), e.Create
-			err = json.Unmarshal(e.Value, saved.job)
+		case strings.HasPrefix(key, prefixJob):
+			var job Job
+			if err = json.Unmarshal(e.Value, &job); err == nil {
+				err = saved.addJob(key, e.Create, job)
+			}
 		case key == keyResult:
 			saved.outcome, saved.history.resultRevision = new(rdzv.Outcome), e.Create
 			err = json.Unmarshal(e.Value, saved.outcome)

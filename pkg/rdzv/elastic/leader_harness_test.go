@@ -336,7 +336,7 @@ func (s *script) writeOne(w write) string {
 			s.waiting = 0
 		}
 		switch {
-		case existed && w.key == keyJob:
+		case existed && strings.HasPrefix(w.key, prefixJob):
 			return "forget job"
 		case existed && w.key == keyResult:
 			return "forget result"

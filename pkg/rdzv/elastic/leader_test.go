@@ -271,7 +271,7 @@ func TestLeader(t *testing.T) {
 		}},
 		{"all nodes have left: an agent with other parameters starts again", defaultJob(), after(twoNodeRound,
 			step{5, "a gone; b gone", ""},
-			step{6, "c ready +max=2", "job"},
+			step{6, "c ready +max=2", "job, forget job"},
 			step{7, "d ready +max=2", "round 1: c d (0), run1: c d"},
 		)},
 	})

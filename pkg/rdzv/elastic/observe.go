@@ -157,6 +157,17 @@ func readKey[T any](o *observer, key string) *T {
 	return t
 }
 
+// job returns the parameters of the run; nil if there are none.
+func (o *observer) job() *Job {
+	latest := ""
+	for key := range o.keys {
+		if strings.HasPrefix(key, prefixJob) && compareNatural(key, latest) > 0 {
+			latest = key
+		}
+	}
+	return readKey[Job](o, latest)
+}
+
 // snapshot returns the state that the keys describe.
 func (o *observer) snapshot() Snapshot {
 	for key := range o.keys {
@@ -166,7 +177,7 @@ func (o *observer) snapshot() Snapshot {
 			}
 		}
 	}
-	s := Snapshot{Job: readKey[Job](o, keyJob), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
+	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
 	placed := map[coord.SessionID]bool{}
 	if s.Record != nil {
 		for rank, m := range s.Record.Members {

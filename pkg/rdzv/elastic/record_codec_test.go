@@ -72,7 +72,7 @@ func TestLargeJobFits(t *testing.T) {
 			}
 			want := bigRecord(c.nodes, c.losses)
 			err = d.commit(t.Context(), epoch, []write{
-				{key: keyJob, value: Job{Min: 1}},
+				{key: jobKey(0), value: Job{Min: 1}},
 				{key: roundKey(want.Round), value: want, create: true},
 			})
 			if err != nil {

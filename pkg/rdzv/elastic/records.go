@@ -12,7 +12,7 @@ import (
 // Keys of one run, below its prefix.
 //
 //	leader          owned by the leader's session; its create-revision is the epoch and guards every write of the leader
-//	state/job       Job, written by the first leader
+//	state/job/N     Job, the parameters of the run; when agents begin the run again, N grows
 //	state/round/N   Record of the latest round, N: the commit point, created once
 //	state/result    rdzv.Outcome, created once; expires after result_ttl
 //	state/finished  finishedRun, written with the result; expires with it
@@ -26,7 +26,7 @@ import (
 //	status/SESSION  Options.Status of that agent, written by it and owned by its session while there is an observer
 const (
 	keyLeader   = "leader"
-	keyJob      = "state/job"
+	prefixJob   = "state/job/"
 	prefixRound = "state/round/"
 	keyResult   = "state/result"
 	keyFinished = "state/finished"
@@ -45,6 +45,10 @@ const (
 
 // prefixOf returns the prefix of a run's keys. Run ids contain no slash.
 func prefixOf(runID string) string { return runID + "/" }
+
+// jobKey returns the key of the parameters of the run that was begun n times before without an end. Each beginning has
+// a key of its own, so its create-revision names the run.
+func jobKey(n int) string { return prefixJob + strconv.Itoa(n) }
 
 // roundKey returns the key of a round's record.
 func roundKey(round int) string { return prefixRound + strconv.Itoa(round) }

@@ -147,7 +147,7 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 				v.Restarts, ids(v.Members))
 			c.record(v, by)
 		case Job:
-			c.close.job = c.w.store.keys[keyJob].create
+			c.close.job = c.w.store.keys[op.key].create
 		case departedMember:
 			c.w.logf("rank %d has departed from round %d", v.Rank, v.Round)
 			c.departureRecorded(v)

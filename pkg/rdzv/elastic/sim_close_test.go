@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -8,14 +9,14 @@ import (
 
 // simClose is what the simulator knows of requests to close the run.
 type simClose struct {
-	asked  map[coord.Revision]bool // the runs, by the create-revision of state/job, that were to be closed
+	asked  map[coord.Revision]bool // the runs, by the create-revisions of their keys state/job/N, that were to be closed
 	closed int                     // runs that were closed
 	job    coord.Revision          // the run
 }
 
 // requestCloseSoon reads the run and, a moment later, requests its end, as Close does.
 func (w *world) requestCloseSoon() {
-	job := w.store.keys[keyJob]
+	key, job := w.store.jobKey()
 	if job == nil {
 		return
 	}
@@ -24,12 +25,22 @@ func (w *world) requestCloseSoon() {
 		delay *= 1000
 	}
 	read := job.create
-	w.after(delay, func() { w.store.requestClose(read) })
+	w.after(delay, func() { w.store.requestClose(key, read) })
+}
+
+// jobKey returns the latest key of the run's parameters; nil if there is none.
+func (s *simStore) jobKey() (key string, value *simKey) {
+	for k, v := range s.keys {
+		if strings.HasPrefix(k, prefixJob) && (value == nil || compareNatural(k, key) > 0) {
+			key, value = k, v
+		}
+	}
+	return key, value
 }
 
 // requestClose commits a request to close the run, unless it has ended.
-func (s *simStore) requestClose(run coord.Revision) {
-	job := s.keys[keyJob]
+func (s *simStore) requestClose(key string, run coord.Revision) {
+	job := s.keys[key]
 	if !s.up || job == nil || job.create != run || s.keys[keyResult] != nil {
 		return
 	}
@@ -55,7 +66,7 @@ func (t *term) observeCloses() {
 		return
 	}
 	for _, r := range t.closes {
-		if job := t.w.store.keys[keyJob]; job != nil && job.create == r.Job || t.w.plant.staleClose {
+		if job := t.w.store.keys[jobKey(t.l.begun)]; job != nil && job.create == r.Job || t.w.plant.staleClose {
 			t.l.requestClose(r.By)
 		}
 	}

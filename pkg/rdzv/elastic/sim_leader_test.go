@@ -40,7 +40,7 @@ func savedStateOf(keys []simChange) savedState {
 	for _, c := range keys {
 		switch v := c.value.(type) {
 		case Job:
-			f.job = &v
+			must(c.key, f.addJob(c.key, c.create, v))
 		case Record:
 			if f.record == nil || v.Round > f.record.Round {
 				f.record = &v

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -14,7 +16,8 @@ import (
 type savedState struct {
 	storeHistory storeHistory
 	job          *Job
-	jobRevision  coord.Revision // the create-revision of state/job
+	begun        int            // as in the key of job
+	jobRevision  coord.Revision // the create-revision of that key, which names the run
 	record       *Record
 	outcome      *rdzv.Outcome
 	answers      []savedAnswer
@@ -22,6 +25,15 @@ type savedState struct {
 	history      runHistory // of a finished run, and of the runs before it
 	departed     []departedMember
 	waiting      int
+}
+
+// addJob takes over the parameters of the run from their key, unless those of a later key are known.
+func (s *savedState) addJob(key string, create coord.Revision, job Job) error {
+	begun, err := strconv.Atoi(strings.TrimPrefix(key, prefixJob))
+	if err == nil && (s.job == nil || begun > s.begun) {
+		s.job, s.begun, s.jobRevision = &job, begun, create
+	}
+	return err
 }
 
 // savedAnswer is the last answer that an earlier leader gave to an agent.
@@ -41,10 +53,11 @@ type agentArrival struct {
 // has not reported otherwise.
 func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leader {
 	l := &leader{
-		epoch: epoch, store: saved.storeHistory, job: saved.job, outcome: saved.outcome, record: Record{Round: -1},
+		epoch: epoch, store: saved.storeHistory, job: saved.job, begun: saved.begun, outcome: saved.outcome, record: Record{Round: -1},
 		history: saved.history, participants: newParticipantSet(len(saved.agents)),
 	}
 	l.history.now, l.waiting = now, saved.waiting
+	l.writes = append(l.writes, l.forgetFormerJob()) // the former leader may have failed before it did
 	if past := l.history.past; len(past) > 0 {
 		l.record.Round = past[len(past)-1].Run.Round
 		l.firstRound = l.record.Round + 1
@@ -108,6 +121,7 @@ func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 		}
 	}
 	if l.round.present == 0 && l.round.departed == 0 && l.hasRound && l.outcome == nil {
+		l.beginRun(*l.job)
 		l.abandonRun()
 	}
 	for _, a := range agents { // once all have been added

@@ -71,7 +71,7 @@ func TestLeaderTakesOver(t *testing.T) {
 		)},
 		{"all members have left: the run starts again, and the round numbers continue", defaultJob(), after(twoNodeRound,
 			step{5, "c ready", ""},
-			step{5.1, "a gone; b gone; d ready; new leader", ""},
+			step{5.1, "a gone; b gone; d ready; new leader", "job, forget job"},
 			step{6.1, "", "round 1: c d (0), run1: c d"},
 		)},
 	})

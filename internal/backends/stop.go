@@ -7,7 +7,7 @@ import (
 )
 
 // CloseRun closes the run for all nodes. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
-// otherwise. Workers may still be stopping when it returns.
+// otherwise, and [elastic.ErrNotJoined] if only this node ends. Workers may still be stopping when it returns.
 func (r *Rendezvous) CloseRun(ctx context.Context) error {
 	known, _ := r.Handler.(interface{ Outcome() *rdzv.Outcome })
 	if known != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -27,7 +28,7 @@ import (
 const maxRequester = 200
 
 // CloseRun closes the run of an agent. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
-// otherwise. After another error it is unknown whether the run ends.
+// otherwise, and [elastic.ErrNotJoined] if only the agent ends. After another error it is unknown whether the run ends.
 type CloseRun func(context.Context) error
 
 // ServeLocal serves an agent's status on l to commands of the same user, and closes the run for them. l decides who may
@@ -59,8 +60,9 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 
 // stopReply is the reply to a request to stop. It is empty if the run was closed.
 type stopReply struct {
-	Ended   *rdzv.Outcome `json:"ended,omitempty"`   // how the run has ended instead
-	Problem string        `json:"problem,omitempty"` // why it is unknown whether the run ends
+	Ended     *rdzv.Outcome `json:"ended,omitempty"`      // how the run has ended instead
+	NotJoined bool          `json:"not_joined,omitempty"` // only the launcher ends
+	Problem   string        `json:"problem,omitempty"`    // why it is unknown whether the run ends
 }
 
 func replyTo(err error) stopReply {
@@ -68,7 +70,7 @@ func replyTo(err error) stopReply {
 		return stopReply{Ended: &ended.Outcome}
 	}
 	if err != nil {
-		return stopReply{Problem: err.Error()}
+		return stopReply{Problem: err.Error(), NotJoined: errors.Is(err, elastic.ErrNotJoined)}
 	}
 	return stopReply{}
 }
@@ -120,6 +122,8 @@ func requestStop(ctx context.Context, l jobs.Running, by string) error {
 		return fmt.Errorf("its reply is no result: %w", err)
 	case reply.Ended != nil:
 		return &rdzv.EndedError{Outcome: *reply.Ended}
+	case reply.NotJoined:
+		return elastic.ErrNotJoined
 	case reply.Problem != "":
 		return errors.New(reply.Problem)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // runningJobs returns three launchers and their states: two of one job of which one does not reply, and a job of one
@@ -139,6 +140,51 @@ func TestServeLocal(t *testing.T) {
 	}
 	if got := machine.List(false); len(got) != 0 {
 		t.Errorf("left %+v", got)
+	}
+}
+
+// TestStopNotJoined checks that all launchers are asked, and that the run counts as closed only if one of them has
+// closed it.
+func TestStopNotJoined(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	var tracker Tracker
+	observer := NewObserver(&tracker, Sources{})
+	defer observer.Close()
+	replies, asked := map[int]error{}, map[int]int{}
+	for pid := range 2 {
+		entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: pid, Started: time.Unix(int64(pid), 0)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := ServeLocal(entry, observer, func(context.Context) error {
+			asked[pid]++
+			return replies[pid]
+		}, zerolog.Nop())
+		defer server.Close()
+	}
+	ended := &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}
+	for _, tt := range []struct {
+		name          string
+		first, second error
+		want          string
+	}{
+		{name: "the second one learns of the end", second: ended},
+		{name: "the second one closes the run", first: elastic.ErrNotJoined},
+		{
+			name: "none has joined", first: elastic.ErrNotJoined, second: elastic.ErrNotJoined,
+			want: "no launcher here had joined the run: those of this machine end (pid 0,1), those of others go on",
+		},
+		{
+			name: "one may close it", first: errors.New("no answer"), second: elastic.ErrNotJoined,
+			want: "the launcher, pid 0: no answer; SIGTERM to it ends its workers",
+		},
+	} {
+		replies[0], replies[1] = tt.first, tt.second
+		clear(asked)
+		err := stopLocal(t.Context(), LocalJob{launchers: machine.List(false)}, "me")
+		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want || asked[0] != 1 || asked[1] != 1 {
+			t.Errorf("%s: %v, asked %v", tt.name, err, asked)
+		}
 	}
 }
 

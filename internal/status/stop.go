@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
@@ -49,19 +51,37 @@ func requester() string {
 	return userName(os.Geteuid()) + "@" + host
 }
 
-// stopLocal closes the run of a job by its launchers on this machine.
-func stopLocal(ctx context.Context, job LocalJob, by string) (err error) {
+// stopLocal closes the run of a job by its launchers on this machine. It asks each of them: one that has not joined the
+// run does not learn of the end from the others.
+func stopLocal(ctx context.Context, job LocalJob, by string) error {
+	closed := false
+	var alone []string // the launchers that end, but had not joined
+	var unconfirmed error
 	for _, l := range job.launchers {
-		err = requestStop(ctx, l, by)
-		if err == nil || errors.As(err, new(*rdzv.EndedError)) {
+		err := requestStop(ctx, l, by)
+		switch {
+		case err == nil:
+			closed = true
+		case errors.Is(err, elastic.ErrNotJoined):
+			alone = append(alone, strconv.Itoa(l.PID))
+		case closed: // it has learned of the end
+		case errors.As(err, new(*rdzv.EndedError)):
 			return err
+		default:
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w, but may still close the run", err, context.Cause(ctx))
+			}
+			unconfirmed = fmt.Errorf("the launcher, pid %d: %w; SIGTERM to it ends its workers", l.PID, err)
 		}
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w, but may still close the run", err, context.Cause(ctx))
-		}
-		err = fmt.Errorf("the launcher, pid %d: %w; SIGTERM to it ends its workers", l.PID, err)
 	}
-	return err
+	switch {
+	case closed:
+		return nil
+	case unconfirmed == nil && len(alone) > 0:
+		return fmt.Errorf("no launcher here had joined the run: those of this machine end (pid %s), those of others go on",
+			strings.Join(alone, ","))
+	}
+	return unconfirmed
 }
 
 // stopByStore closes the run of a job in its store.

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -116,9 +117,6 @@ func TestEarlyCalls(t *testing.T) {
 	h := newLonelyHandler()
 	h.Leave()
 	h.Fail(rdzv.Failure{Failure: failure.Failure{ExitCode: 7}})
-	if err := h.SetClosed(t.Context()); !errors.Is(err, rdzv.ErrConnection) {
-		t.Errorf("SetClosed before the first session: %v", err)
-	}
 	if closed, err := h.IsClosed(t.Context()); closed || err != nil {
 		t.Errorf("IsClosed: %v, %v", closed, err)
 	}
@@ -142,6 +140,58 @@ func TestEarlyCalls(t *testing.T) {
 	}
 	if err := h.SetClosed(t.Context()); err == nil {
 		t.Error("SetClosed after Shutdown returned nil")
+	}
+}
+
+// blockedAccess is the access to a store that is never reached.
+type blockedAccess struct {
+	Access
+	opening chan struct{}
+}
+
+func (a *blockedAccess) Open(ctx context.Context) (coord.Store, error) {
+	a.opening <- struct{}{}
+	<-ctx.Done()
+	return nil, coord.ErrUnavailable
+}
+
+// A node that has not joined ends at once when the run is closed on it. Only a job of one node is then closed.
+func TestSetClosedBeforeJoining(t *testing.T) {
+	checkEnd := func(h *Handler, err error) {
+		t.Helper()
+		if end, ok := errors.AsType[*rdzv.EndedError](err); !ok || end.Outcome.Ending != rdzv.EndClosed {
+			t.Errorf("NextRendezvous: %v", err)
+		}
+		if closed, err := h.IsClosed(t.Context()); !closed || err != nil {
+			t.Errorf("IsClosed: %v, %v", closed, err)
+		}
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	alone := newLonelyHandler()
+	if err := alone.SetClosed(t.Context()); err != nil {
+		t.Errorf("one node: %v", err)
+	}
+	checkEnd(alone, await(t, "the end", enter(t, alone, nil)).err)
+
+	for _, opening := range []bool{false, true} {
+		h := newLonelyHandler()
+		h.opts.Job.Max = 2
+		access := &blockedAccess{Access: h.opts.Access, opening: make(chan struct{})}
+		h.opts.Access = access
+		var end <-chan joined
+		if opening {
+			end = enter(t, h, nil)
+			await(t, "the first session", access.opening)
+		}
+		if err := h.SetClosed(t.Context()); !errors.Is(err, ErrNotJoined) || len(kindsOf(err)) != 1 {
+			t.Errorf("SetClosed: %v", err)
+		}
+		if !opening {
+			end = enter(t, h, nil)
+		}
+		checkEnd(h, await(t, "the end", end).err)
 	}
 }
 

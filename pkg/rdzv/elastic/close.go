@@ -43,12 +43,22 @@ func (l *leader) closeIfRequested(now time.Duration) {
 	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: text})
 }
 
-// observeClose passes on a request to close the leader's run. Only the leader changes the run's parameters, so the
+// observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the run's parameters, so the
 // request cannot be overtaken.
 func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batch) error {
+	if b.Resync || l.closers == nil {
+		l.closers = map[string]bool{}
+	}
 	for _, e := range b.Events {
 		var r closeRequest
-		if e.Key != d.prefix+keyClose || e.Deleted {
+		switch {
+		case strings.HasPrefix(e.Key, d.prefix+prefixClose) && e.Deleted:
+			delete(l.closers, e.Key)
+			continue
+		case strings.HasPrefix(e.Key, d.prefix+prefixClose):
+			l.closers[e.Key] = true
+			continue
+		case e.Key != d.prefix+keyClose || e.Deleted:
 			continue
 		}
 		if err := json.Unmarshal(e.Value, &r); err != nil {
@@ -141,7 +151,10 @@ func (d *leaderDriver) writeCloseRequest(ctx context.Context, run namedRun, by s
 		return err
 	}
 	guards := []coord.Guard{coord.Guard(run), {Key: d.prefix + keyResult}}
-	_, err = d.store.Commit(ctx, guards, []coord.Op{{Key: d.prefix + keyClose, Value: value, TTL: closeRequestTTL}})
+	_, err = d.store.Commit(ctx, guards, []coord.Op{
+		{Key: d.prefix + keyClose, Value: value, TTL: closeRequestTTL},
+		{Key: d.prefix + prefixClose + string(d.store.Session()), Value: []byte("{}"), Owned: true},
+	})
 	return err
 }
 

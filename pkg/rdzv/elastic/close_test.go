@@ -124,6 +124,27 @@ func TestStaleCloseRequest(t *testing.T) {
 	}
 }
 
+// A store that ends with the run waits until who has closed the run knows.
+func TestCloserLearnsResult(t *testing.T) {
+	d := &leaderDriver{prefix: "run/"}
+	l := newLeader(1, savedState{outcome: &rdzv.Outcome{Ending: rdzv.EndClosed}}, 0)
+	const key = "run/" + prefixClose + "s"
+	for _, tt := range []struct {
+		batch coord.Batch
+		want  bool
+	}{
+		{coord.Batch{Resync: true}, true},
+		{coord.Batch{Events: []coord.Event{{Key: key, Value: []byte("{}")}}}, false},
+		{coord.Batch{Events: []coord.Event{{Key: key, Deleted: true}}}, true},
+		{coord.Batch{Events: []coord.Event{{Key: key, Value: []byte("{}")}}}, false},
+		{coord.Batch{Resync: true}, true},
+	} {
+		if err := d.observeClose(t.Context(), l, tt.batch); err != nil || l.acknowledged() != tt.want {
+			t.Errorf("%+v: acknowledged %v, %v; want %v", tt.batch, l.acknowledged(), err, tt.want)
+		}
+	}
+}
+
 // A request to close a run does not close the next one with the same id, which agents have begun because all nodes of
 // the first one had left.
 func TestCloseRunBegunAgain(t *testing.T) {

@@ -26,9 +26,10 @@ type leader struct {
 	begun int  // as in the key of job
 	state state
 
-	outcome      *rdzv.Outcome // nil until the run ends
-	resultExpiry optionalTime  // when the outcome is forgotten
-	closedBy     string        // who has asked to close the run; empty for nobody
+	outcome      *rdzv.Outcome   // nil until the run ends
+	resultExpiry optionalTime    // when the outcome is forgotten
+	closedBy     string          // who has asked to close the run; empty for nobody
+	closers      map[string]bool // the keys of those who wait for the result of their request
 	history      runHistory
 
 	record     Record
@@ -308,5 +309,7 @@ func outcomeTTL(j *Job) time.Duration {
 // fence returns the fence of the current decision.
 func (l *leader) fence() Fence { return Fence{Epoch: l.epoch, Round: l.record.Round} }
 
-// acknowledged reports whether the run has ended and all its agents have left.
-func (l *leader) acknowledged() bool { return l.outcome != nil && l.allAwaitRerun() }
+// acknowledged reports whether the run has ended, all its agents have left, and those who have closed it know.
+func (l *leader) acknowledged() bool {
+	return l.outcome != nil && l.allAwaitRerun() && len(l.closers) == 0
+}

@@ -14,6 +14,7 @@ import (
 // earlyCalls keeps what the agent reports before it has a session, for the first report.
 type earlyCalls struct {
 	leave   bool
+	close   bool // no session is opened any more
 	failure *rdzv.Failure
 }
 
@@ -21,29 +22,20 @@ type earlyCalls struct {
 func (h *Handler) start(ctx context.Context) error {
 	h.opening.Lock()
 	defer h.opening.Unlock()
-	h.mu.Lock()
-	started, isClosed := h.started, h.isClosed
-	h.mu.Unlock()
-	switch {
-	case isClosed:
-		return rdzv.ErrClosed
-	case started:
-		return nil
-	}
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
-	if !h.setAbort(cancel) {
-		return rdzv.ErrClosed
+	if started, err := h.setAbort(cancel); started || err != nil {
+		return err
 	}
 	origin := boottime.Now()
 	store, err := h.opts.Access.Open(bounded)
-	goesOn := h.setAbort(nil)
+	_, aborted := h.setAbort(nil)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case !goesOn:
-		return rdzv.ErrClosed
+	case aborted != nil:
+		return aborted
 	default:
 		return connectionError(err)
 	}
@@ -55,18 +47,59 @@ func (h *Handler) start(ctx context.Context) error {
 	if h.early.leave {
 		m.leave()
 	}
+	if h.early.close {
+		m.close()
+	}
 	h.m, h.cancel, h.started = m, stop, true
 	go h.drive(driving, store, origin)
 	return nil
 }
 
-// setAbort sets how Shutdown ends the opening of the first session. It returns false if Shutdown was called.
-func (h *Handler) setAbort(abort context.CancelFunc) bool {
+// setAbort sets how Shutdown and SetClosed end the opening of the first session. It returns an error if the session
+// must not be opened, and whether it is open already.
+func (h *Handler) setAbort(abort context.CancelFunc) (started bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.abort = abort
-	return !h.isClosed
+	if !h.started {
+		h.abort = abort
+	}
+	switch {
+	case h.isClosed:
+		return h.started, rdzv.ErrClosed
+	case h.early.close && !h.started:
+		return false, &rdzv.EndedError{Outcome: closedEarly()}
+	}
+	return h.started, nil
 }
+
+// closedEarly is how the job ends for a node on which it was closed before the node had a session.
+func closedEarly() rdzv.Outcome {
+	return rdzv.Outcome{Ending: rdzv.EndClosed, Text: "it was closed on this node, which had not joined it yet"}
+}
+
+// closeEarly makes sure that no first session is opened any more, unless one is open already.
+func (h *Handler) closeEarly() (started bool) {
+	h.mu.Lock()
+	h.early.close = true
+	abort := h.abort
+	h.mu.Unlock()
+	if abort != nil {
+		abort()
+	}
+	h.opening.Lock() // from now on no session is being opened
+	defer h.opening.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.started && h.over == nil {
+		o := closedEarly()
+		h.over = &ending{outcome: &o}
+	}
+	return h.started
+}
+
+// ErrNotJoined is the error of SetClosed before this node has joined the run: this node ends, and the run is not closed
+// for the others.
+var ErrNotJoined = fmt.Errorf("%w: this node had not joined it, and it is not closed for other nodes", rdzv.ErrConnection)
 
 // call runs f in the driving goroutine, unless that has not begun or has ended.
 func (h *Handler) call(f func(now time.Duration)) {
@@ -132,9 +165,9 @@ func (h *Handler) IsClosed(context.Context) (bool, error) {
 }
 
 // SetClosed implements rdzv.Handler. The leader ends the run; SetClosed returns when this agent has learned that, after
-// the close timeout at the latest. Workers may still be stopping. Before the first NextRendezvous has opened a session
-// it returns an error and closes nothing: only NextRendezvous may make this process the host of the store. After
-// Shutdown it returns nil if the end of the job is known, else an error.
+// the close timeout at the latest. Workers may still be stopping. Before NextRendezvous has opened the first session,
+// only this node ends: NextRendezvous returns an [*rdzv.EndedError] from then on, and SetClosed [ErrNotJoined], or nil
+// if the job has one node. After Shutdown SetClosed returns nil if the end of the job is known, else an error.
 func (h *Handler) SetClosed(ctx context.Context) error {
 	err := h.setClosed(ctx)
 	if err != nil {
@@ -150,8 +183,11 @@ func (h *Handler) setClosed(ctx context.Context) error {
 	switch {
 	case known:
 		return nil
-	case !started:
-		return fmt.Errorf("%w: this node has not joined it", rdzv.ErrConnection)
+	case started || h.closeEarly():
+	case h.opts.Job.Max == 1:
+		return nil
+	default:
+		return ErrNotJoined
 	}
 	limit := cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout)
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer in %v", rdzv.ErrTimeout, limit))

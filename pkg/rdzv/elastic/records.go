@@ -19,6 +19,7 @@ import (
 //	state/departed/N/RANK departedMember: a node that has left the exit barrier of round N with success
 //	state/waiting   int: how many nodes wait to be in the next round; no key stands for 0
 //	state/close     closeRequest: somebody wants the run to end; expires after a minute
+//	state/close/SESSION written with state/close, owned by the session of who asks, until it has read the result
 //	state/past      []pastRun: earlier runs with this id; expires after result_ttl
 //	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
@@ -32,6 +33,7 @@ const (
 	keyFinished = "state/finished"
 	keyPast     = "state/past"
 	keyClose    = "state/close"
+	prefixClose = "state/close/"
 	keyWaiting  = "state/waiting"
 	prefixState = "state/"
 	// prefixDeparted is below prefixState.

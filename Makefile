@@ -1,7 +1,12 @@
 # `make run` and `make test` need Go 1.26, make and python3. go downloads the modules.
 
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The version, such as 1.2.3. By default it is that of git's tag, or of the way to the next release in CHANGELOG.md.
+VERSION ?=
+# The flags of a build. With them all, programs and tests share compiled packages.
+BUILD    = CGO_ENABLED=0 $(GO)
+FLAGS   := -trimpath -buildvcs=false
+RELEASE  = $(BUILD) run $(FLAGS) ./cmd/release -version '$(VERSION)'
 # The scale of the soak tests: 1 runs all of them (about an hour), 0.1 a tenth.
 SOAK    ?= 1
 
@@ -18,16 +23,21 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build ./elasticrun, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o elasticrun ./cmd/elasticrun
+	version=$$($(RELEASE) version) && $(BUILD) build $(FLAGS) -ldflags "-s -w -X main.version=$$version" -o elasticrun ./cmd/elasticrun
+
+.PHONY: wheel
+wheel: ## make this machine's wheel in dist; pip install dist/*.whl
+	rm -f dist/*.whl
+	$(RELEASE) -host wheel
 
 .PHONY: release
 release: ## make archives, wheels and checksums for every platform in dist
 	rm -rf dist
-	$(GO) run ./cmd/release -version '$(VERSION)'
+	$(RELEASE)
 
 .PHONY: man
 man: ## make only the manual pages, in dist/man/man1
-	$(GO) run ./cmd/release -version '$(VERSION)' -man
+	$(RELEASE) man
 
 .PHONY: run
 run: build ## build elasticrun, train on real data with 4 workers and kill one of them

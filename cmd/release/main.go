@@ -1,4 +1,7 @@
-// Command release builds the files of a release from the source in the working directory. See package internal/release.
+// Command release makes the files of a release from the source in the working directory. See package internal/release.
+//
+//	release [flags] [KIND...]    makes the files of some kinds, or a whole release
+//	release [flags] version      prints the version
 package main
 
 import (
@@ -6,61 +9,50 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/elasticrun/elasticrun/internal/release"
 )
 
 func main() {
 	out := flag.String("out", "dist", "folder for the output")
-	version := flag.String("version", "dev", "output of git describe --tags --always --dirty")
-	man := flag.Bool("man", false, "only build the manual pages")
-	host := flag.Bool("host", false, "only build for this machine's platform")
+	version := flag.String("version", "", "the version, such as 1.2.3; by default it is the one of the tag, or of the way to the next release")
+	host := flag.Bool("host", false, "only for this machine's platform")
 	flag.Parse()
-	if err := run(*out, *version, *man, *host); err != nil {
+	if err := run(*out, *version, *host, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out, version string, man, host bool) error {
-	date, err := sourceDate()
+func run(out, version string, host bool, kinds []string) error {
+	ctx := context.Background()
+	o := release.Options{Root: ".", Out: out, Targets: release.Targets(), Kinds: release.Kinds(), Progress: os.Stdout}
+	var err error
+	if version != "" {
+		o.Version, err = release.ParseVersion(version)
+	} else {
+		o.Version, err = release.DescribeVersion(ctx, o.Root, func(problem string) {
+			fmt.Fprintln(os.Stderr, "release: warning:", problem)
+		})
+	}
 	if err != nil {
 		return err
 	}
-	o := release.Options{
-		Root:     ".",
-		Out:      out,
-		Version:  version,
-		Date:     date,
-		Targets:  release.Targets(),
-		Progress: os.Stdout,
+	switch {
+	case len(kinds) == 1 && kinds[0] == "version":
+		_, err := fmt.Println(o.Version)
+		return err
+	case len(kinds) > 0:
+		o.Kinds = nil
+		for _, kind := range kinds {
+			o.Kinds = append(o.Kinds, release.Kind(kind))
+		}
 	}
 	if host {
 		o.Targets = []release.Target{release.Host()}
 	}
-	if man {
-		return release.Man(o)
+	if o.Date, err = release.SourceDate(ctx, o.Root, os.LookupEnv); err != nil {
+		return err
 	}
-	return release.Run(context.Background(), o)
-}
-
-// sourceDate returns SOURCE_DATE_EPOCH, in seconds since 1970, or the date of the commit if the variable is not set.
-func sourceDate() (time.Time, error) {
-	text, set := os.LookupEnv("SOURCE_DATE_EPOCH")
-	if !set {
-		out, err := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
-		if err != nil {
-			return time.Time{}, fmt.Errorf("ask git for the date of the commit (or set SOURCE_DATE_EPOCH): %w", err)
-		}
-		text = strings.TrimSpace(string(out))
-	}
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH=%s: must be a number of seconds since 1970", text)
-	}
-	return time.Unix(seconds, 0), nil
+	return release.Run(ctx, o)
 }

@@ -44,7 +44,7 @@ func (t Target) wheelTags() ([]string, error) {
 
 // build builds the binary for a platform. The result does not depend on this machine: it has no paths and no version
 // control data, and ignores cgo and Go's environment variables.
-func build(ctx context.Context, root, version string, t Target) ([]byte, error) {
+func build(ctx context.Context, root string, version Version, t Target) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "elasticrun-release-")
 	if err != nil {
 		return nil, fmt.Errorf("build for %s: %w", t, err)
@@ -52,7 +52,7 @@ func build(ctx context.Context, root, version string, t Target) ([]byte, error) 
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	path := filepath.Join(dir, "elasticrun")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/elasticrun")
+		"-ldflags", "-s -w -X main.version="+version.String(), "-o", path, "./cmd/elasticrun")
 	cmd.Dir = root
 	cmd.Env = append(
 		os.Environ(),
@@ -74,16 +74,15 @@ func build(ctx context.Context, root, version string, t Target) ([]byte, error) 
 	return binary, nil
 }
 
-// completionName returns the path of a shell's completion in the archive. The file names are those that the shells
-// expect.
+// completionName returns the name of a shell's completion, as the shell expects it.
 func completionName(shell string) string {
 	switch shell {
 	case "zsh":
-		return "completions/_elasticrun"
+		return "_elasticrun"
 	case "powershell":
-		return "completions/elasticrun.ps1"
+		return "elasticrun.ps1"
 	}
-	return "completions/elasticrun." + shell
+	return "elasticrun." + shell
 }
 
 // completions runs a binary for this machine to get the completion scripts of all shells.

@@ -14,102 +14,65 @@ import (
 	"github.com/elasticrun/elasticrun/internal/manpage"
 )
 
+// Kind is a kind of file in a release.
+type Kind string
+
+// The kinds of files.
+const (
+	Archive Kind = "archive" // tar.gz with the binary, the manual pages and the completions
+	Wheel   Kind = "wheel"   // Python package
+	Man     Kind = "man"     // the manual pages alone, in man/man1
+)
+
+// Kinds returns the kinds of a whole release.
+func Kinds() []Kind { return []Kind{Archive, Wheel} }
+
+// KindNames lists all kinds for a message.
+func KindNames() string {
+	names := string(Man)
+	for _, kind := range Kinds() {
+		names += ", " + string(kind)
+	}
+	return names
+}
+
 // Options configure a release.
 type Options struct {
 	// Root is the root folder of the repository.
 	Root string
 	// Out is the folder for the output; it is created if it does not exist.
 	Out string
-	// Version is the output of git describe --tags --always --dirty.
-	Version string
+	// Version is the version of the source.
+	Version Version
 	// Date is the date of all files, usually that of the commit.
 	Date time.Time
 	// Targets are the platforms.
 	Targets []Target
+	// Kinds are what to make. SHA256SUMS is made if they are those of a whole release.
+	Kinds []Kind
 	// Progress receives the path of each file that is written, one per line.
 	Progress io.Writer
 }
 
-// Run writes an archive and a wheel for each target, and SHA256SUMS.
+// Run makes the files of each kind for each target.
 func Run(ctx context.Context, o Options) error {
-	python, err := PythonVersion(o.Version)
-	if err != nil {
-		return err
-	}
-	binaries := make(map[Target][]byte)
-	for _, t := range append(slices.Clone(o.Targets), Host()) { // the host's binary makes the completions
-		if binaries[t] != nil {
-			continue
-		}
-		if binaries[t], err = build(ctx, o.Root, o.Version, t); err != nil {
-			return err
-		}
-	}
-	common, err := o.commonFiles(ctx, binaries[Host()])
-	if err != nil {
-		return err
-	}
-	var written []file
-	for _, t := range o.Targets {
-		made, err := o.pack(t, python, binaries[t], common)
+	s := &sources{o: o, binaries: make(map[Target][]byte)}
+	var made []file
+	for _, kind := range o.Kinds {
+		files, err := s.pack(ctx, kind)
 		if err != nil {
-			return fmt.Errorf("pack for %s: %w", t, err)
+			return fmt.Errorf("make %s: %w", kind, err)
 		}
-		written = append(written, made...)
+		made = append(made, files...)
 	}
-	var sums bytes.Buffer
-	for _, f := range byName(written) {
-		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(f.data), f.name)
-	}
-	return o.save(append(written, file{name: "SHA256SUMS", data: sums.Bytes()}))
-}
-
-// pack makes the archive and the wheel of a platform.
-func (o Options) pack(t Target, python string, binary []byte, common []file) ([]file, error) {
-	folder := "elasticrun-" + o.Version + "-" + t.String()
-	var archive, pythonArchive bytes.Buffer
-	err := writeArchive(
-		&archive,
-		folder,
-		append(slices.Clone(common), file{name: "elasticrun", data: binary, executable: true}),
-		o.Date,
-	)
-	if err != nil {
-		return nil, err
-	}
-	w := wheel{version: python, binary: binary}
-	if w.tags, err = t.wheelTags(); err != nil {
-		return nil, err
-	}
-	for _, f := range common {
-		switch f.name {
-		case "LICENSE":
-			w.license = f.data
-		case "README.md":
-			w.readme = f.data
+	if slices.Equal(o.Kinds, Kinds()) {
+		var sums bytes.Buffer
+		for _, f := range byName(made) {
+			fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(f.data), f.name)
 		}
+		made = append(made, file{name: "SHA256SUMS", data: sums.Bytes()})
 	}
-	if err := w.write(&pythonArchive, o.Date); err != nil {
-		return nil, err
-	}
-	return []file{{name: folder + ".tar.gz", data: archive.Bytes()}, {name: w.name(), data: pythonArchive.Bytes()}}, nil
-}
-
-// commonFiles returns the files that are the same in every archive.
-func (o Options) commonFiles(ctx context.Context, host []byte) ([]file, error) {
-	files, err := completions(ctx, host)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
-		data, err := os.ReadFile(filepath.Join(o.Root, name))
-		if err != nil {
-			return nil, fmt.Errorf("collect the files: %w", err)
-		}
-		files = append(files, file{name: name, data: data})
-	}
-	pages, err := o.pages()
-	return append(files, pages...), err
+	return o.save(made)
 }
 
 // pages returns the manual pages.
@@ -118,7 +81,7 @@ func (o Options) pages() ([]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the manual pages: %w", err)
 	}
-	pages, err := manpage.Pages(manpage.Options{Version: o.Version, Date: o.Date, ExitCodes: string(codes)})
+	pages, err := manpage.Pages(manpage.Options{Version: o.Version.String(), Date: o.Date, ExitCodes: string(codes)})
 	if err != nil {
 		return nil, fmt.Errorf("make the manual pages: %w", err)
 	}
@@ -127,15 +90,6 @@ func (o Options) pages() ([]file, error) {
 		files = append(files, file{name: "man/man1/" + name, data: []byte(page)})
 	}
 	return files, nil
-}
-
-// Man writes only the manual pages, to man/man1.
-func Man(o Options) error {
-	pages, err := o.pages()
-	if err != nil {
-		return err
-	}
-	return o.save(byName(pages))
 }
 
 func (o Options) save(files []file) error {

@@ -3,51 +3,156 @@ package release
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
-// described matches the output of git describe --tags --always --dirty: a tag, and the number of commits since the
-// tag with the last commit; or, without a tag, only the commit.
-var described = regexp.MustCompile(
-	`^(?:v?(\d+\.\d+\.\d+)(?:-(a|alpha|b|beta|rc)\.?(\d+))?(?:-(\d+)-g([0-9a-f]+))?|([0-9a-f]{7,40}|dev))(-dirty)?$`,
+// Version is a semantic version: of a release, of a prerelease, or of a commit on the way to a release.
+type Version struct {
+	major, minor, patch int
+	// stage is alpha, beta or rc with a number; empty for a release and the way to it.
+	stage       string
+	stageNumber int
+	// development says that no tag names this source. Then commits is the number of commits since the last tag, or 0 if
+	// nobody knows it.
+	development bool
+	commits     int
+	// build says which source it is: the commit, and dirty if the source differs from the commit.
+	build []string
+}
+
+// semantic matches what ParseVersion accepts.
+var semantic = regexp.MustCompile(
+	`^v?(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)\.?(\d+)(?:\.dev\.(\d+))?|-dev\.(\d+))?(?:\+([0-9a-z]+(?:\.[0-9a-z]+)*))?$`,
 )
 
-// PythonVersion converts a version from git describe to a Python version (PEP 440): v1.2.0-rc.1 becomes 1.2.0rc1, the
-// fourth commit after a tag becomes .post4, and a commit without a tag becomes 0.0.0. The commit follows after a plus
-// sign.
-func PythonVersion(version string) (string, error) {
-	m := described.FindStringSubmatch(version)
+// ParseVersion reads a tag such as v1.2.3 or v1.2.3-rc.1, or what String returns.
+func ParseVersion(text string) (Version, error) {
+	m := semantic.FindStringSubmatch(text)
 	if m == nil {
-		return "", fmt.Errorf(
-			"convert %q to a Python version: it must be a tag such as v1.2.3 or v1.2.3-rc.1, or the output of git describe",
-			version,
-		)
+		return Version{}, fmt.Errorf("version %q: must be a version such as 1.2.3, 1.2.3-rc.1 or 1.2.3-dev.4+gabcdef0", text)
 	}
-	base, pre, preNumber, commits, commit, bare, dirty := m[1], m[2], m[3], m[4], m[5], m[6], m[7]
-	var local []string
-	switch {
-	case bare == "dev":
-		base, local = "0.0.0", []string{bare}
-	case bare != "":
-		base, local = "0.0.0", []string{"g" + bare}
-	case commits != "":
-		local = []string{"g" + commit}
-	}
-	if pre != "" {
-		base += map[string]string{"alpha": "a", "beta": "b"}[pre]
-		if pre != "alpha" && pre != "beta" {
-			base += pre
+	commits := m[6] + m[7] // at most one of them
+	v := Version{stage: m[4], development: commits != ""}
+	for _, number := range []struct {
+		into *int
+		text string
+	}{{&v.major, m[1]}, {&v.minor, m[2]}, {&v.patch, m[3]}, {&v.stageNumber, m[5]}, {&v.commits, commits}} {
+		if number.text == "" {
+			continue
 		}
-		base += preNumber
+		var err error
+		if *number.into, err = strconv.Atoi(number.text); err != nil {
+			return Version{}, fmt.Errorf("version %q: %w", text, err)
+		}
 	}
-	if commits != "" {
-		base += ".post" + commits
+	if m[8] != "" {
+		v.build = strings.Split(m[8], ".")
 	}
-	if dirty != "" {
-		local = append(local, "dirty")
+	return v, nil
+}
+
+// source describes the source in a folder, as git knows it.
+type source struct {
+	tag     string // the last tag before the commit; empty without one
+	commits int    // since the tag, or since the first commit; 0 if not known
+	commit  string // abbreviated; empty without git
+	dirty   bool   // differs from the commit
+}
+
+// versionOf returns the version of the source. next is the version of the next release, which counts unless the tag is
+// as new. Only the very commit of a tag has the tag's version. Each other commit has a version between two releases.
+func versionOf(s source, next Version) (Version, error) {
+	v := next
+	if s.tag != "" {
+		tag, err := ParseVersion(s.tag)
+		if err != nil {
+			return Version{}, fmt.Errorf("tag of commit %s: %w", s.commit, err)
+		}
+		switch {
+		case s.commits == 0 && !s.dirty:
+			return tag, nil
+		case tag.stage != "": // 1.0.0-rc.1 and its commits come before 1.0.0-rc.2
+			v = tag
+		case !tag.before(next):
+			v = tag
+			v.patch++
+		}
 	}
-	if len(local) > 0 {
-		base += "+" + strings.Join(local, ".")
+	v.development, v.commits = true, s.commits
+	if s.commit != "" {
+		v.build = append(v.build, "g"+s.commit)
 	}
-	return base, nil
+	if s.dirty {
+		v.build = append(v.build, "dirty")
+	}
+	return v, nil
+}
+
+// before compares the numbers of two releases.
+func (v Version) before(w Version) bool {
+	switch {
+	case v.major != w.major:
+		return v.major < w.major
+	case v.minor != w.minor:
+		return v.minor < w.minor
+	}
+	return v.patch < w.patch
+}
+
+func (v Version) core() string { return fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch) }
+
+// suffix returns the build after a plus sign, which means the same in all forms.
+func (v Version) suffix() string {
+	if len(v.build) == 0 {
+		return ""
+	}
+	return "+" + strings.Join(v.build, ".")
+}
+
+// String returns the semantic version, such as 1.2.3, 1.2.3-rc.1 and 1.2.3-dev.4+gabcdef0 (https://semver.org).
+func (v Version) String() string {
+	text := v.core()
+	if v.stage != "" {
+		text += fmt.Sprintf("-%s.%d", v.stage, v.stageNumber)
+	}
+	if v.development {
+		separator := "-"
+		if v.stage != "" {
+			separator = "."
+		}
+		text += fmt.Sprintf("%sdev.%d", separator, v.commits)
+	}
+	return text + v.suffix()
+}
+
+// Python returns the version of the wheel, such as 1.2.3, 1.2.3rc1 and 1.2.3.dev4+gabcdef0 (PEP 440).
+func (v Version) Python() string {
+	text := v.core()
+	if v.stage != "" {
+		text += fmt.Sprintf("%s%d", map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[v.stage], v.stageNumber)
+	}
+	switch {
+	case v.development && v.stage != "": // 1.2.3rc1.dev4 would come before 1.2.3rc1
+		text += fmt.Sprintf(".post%d", v.commits)
+	case v.development:
+		text += fmt.Sprintf(".dev%d", v.commits)
+	}
+	return text + v.suffix()
+}
+
+// Debian returns the version of the Debian package, such as 1.2.3, 1.2.3~rc1 and 1.2.3~dev4+gabcdef0. A tilde sorts
+// before the end.
+func (v Version) Debian() string {
+	text := v.core()
+	if v.stage != "" {
+		text += fmt.Sprintf("~%s%d", v.stage, v.stageNumber)
+	}
+	switch {
+	case v.development && v.stage != "":
+		text += fmt.Sprintf(".%d", v.commits)
+	case v.development:
+		text += fmt.Sprintf("~dev%d", v.commits)
+	}
+	return text + v.suffix()
 }

@@ -3,27 +3,51 @@ package release
 import (
 	"archive/zip"
 	"crypto/sha256"
-	_ "embed" // the Python package
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 	"time"
 )
 
-// The Python package lets python -m elasticrun find the binary.
-var (
-	//go:embed python/__init__.py
-	pythonInit []byte
-	//go:embed python/__main__.py
-	pythonMain []byte
-)
+// pythonPackage is the Python package. The prefix all: is for names that begin with an underscore.
+//
+//go:embed all:python
+var pythonPackage embed.FS
+
+// pythonFiles returns the files of the package, with the version in place of the source's.
+func pythonFiles(version string) ([]file, error) {
+	var files []file
+	err := fs.WalkDir(pythonPackage, "python", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == "__pycache__":
+			return fs.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".py", ".pyi", ".typed"}, path.Ext(name)):
+			return nil
+		}
+		data, err := pythonPackage.ReadFile(name)
+		if path.Base(name) == "_version.py" {
+			data = fmt.Appendf(nil, "__version__ = \"%s\"\n", version)
+		}
+		files = append(files, file{name: "elasticrun" + strings.TrimPrefix(name, "python"), data: data})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("collect the Python package: %w", err)
+	}
+	return files, nil
+}
 
 // wheel is a Python package for one platform, in the format of
 // https://packaging.python.org/en/latest/specifications/binary-distribution-format/.
 type wheel struct {
-	version string   // from PythonVersion
+	version string   // in Python's form
 	tags    []string // of the platform
 	binary  []byte
 	license []byte
@@ -36,7 +60,7 @@ func (w wheel) name() string {
 }
 
 // files returns all files but RECORD. Installers copy the folder scripts to the folder of programs.
-func (w wheel) files() []file {
+func (w wheel) files() ([]file, error) {
 	stem := "elasticrun-" + w.version
 	tags := "Tag: py3-none-" + strings.Join(w.tags, "\nTag: py3-none-") + "\n"
 	metadata := fmt.Sprintf(`Metadata-Version: 2.1
@@ -49,9 +73,11 @@ Requires-Python: >=3.8
 Description-Content-Type: text/markdown
 
 `, w.version)
-	return []file{
-		{name: "elasticrun/__init__.py", data: pythonInit},
-		{name: "elasticrun/__main__.py", data: pythonMain},
+	files, err := pythonFiles(w.version)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, []file{
 		{name: stem + ".data/scripts/elasticrun", data: w.binary, executable: true},
 		{name: stem + ".dist-info/LICENSE", data: w.license},
 		{name: stem + ".dist-info/METADATA", data: append([]byte(metadata), w.readme...)},
@@ -59,7 +85,7 @@ Description-Content-Type: text/markdown
 			name: stem + ".dist-info/WHEEL",
 			data: []byte("Wheel-Version: 1.0\nGenerator: elasticrun\nRoot-Is-Purelib: false\n" + tags),
 		},
-	}
+	}...), nil
 }
 
 // write writes the wheel. The format requires RECORD to be the last file.
@@ -68,7 +94,11 @@ func (w wheel) write(to io.Writer, date time.Time) error {
 		date = first
 	}
 	record := file{name: "elasticrun-" + w.version + ".dist-info/RECORD"}
-	files := byName(w.files())
+	files, err := w.files()
+	if err != nil {
+		return err
+	}
+	files = byName(files)
 	for _, f := range files {
 		sum := sha256.Sum256(f.data)
 		record.data = fmt.Appendf(

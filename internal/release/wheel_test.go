@@ -121,12 +121,16 @@ func testWheel(e *environment, dist string) {
 			}
 		}
 	}
+	versions := "import elasticrun, importlib.metadata as m; print(elasticrun.__version__, m.version('elasticrun'))"
+	if got := e.run("python", "-c", versions); got != "1.2.3.dev4+gabcdef0 1.2.3.dev4+gabcdef0\n" {
+		t.Errorf("__version__ and the metadata's version: %s", got)
+	}
 	if got := e.run("python", "-m", "pip", "check"); got != "No broken requirements found.\n" {
 		t.Errorf("pip check: %s", got)
 	}
 	if got := e.run("python", "-m", "pip", "show", "elasticrun"); !strings.Contains(
 		got,
-		"Version: 1.2.3.post4+gabcdef0\n",
+		"Version: 1.2.3.dev4+gabcdef0\n",
 	) ||
 		!strings.Contains(got, "License: Apache-2.0\n") {
 		t.Errorf("pip show: %s", got)

@@ -37,6 +37,8 @@ type Node struct {
 	Host string `json:"host"` // empty if unknown
 	// Note is what the rendezvous knows about the node: why it waits, or that it is lost.
 	Note string `json:"note,omitempty"`
+	// Left says that all workers of the node have exited with 0, and that it has left the exit barrier.
+	Left bool `json:"left,omitempty"`
 	// Workers is the number of its workers.
 	Workers int `json:"workers"`
 	// Status is what the node's agent reports; null if it has not replied.

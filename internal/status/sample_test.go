@@ -116,14 +116,15 @@ func sampleJob() Job {
 	waiting := Snapshot{State: Waiting, Since: report.Time{Time: epoch.Add(20 * 1e9)}, LocalWorldSize: 2}
 	return Job{
 		Schema: Schema, Time: s.Time, RunID: s.RunID, Round: &Round{
-			Number: 2, Nodes: 3, WorldSize: 6, Restarts: 1,
+			Number: 2, Nodes: 4, WorldSize: 8, Restarts: 1,
 			MaxRestarts: 2,
 		},
 		Nodes: []Node{
 			{Rank: new(0), Host: "node1", Workers: 2},
 			{Rank: new(1), Host: "node3", Workers: 2, Status: &s},
 			{Rank: new(2), Host: "node4", Workers: 2, Note: "lost"},
-			{Host: "node5", Workers: 2, Note: "the job has its 3 nodes: this one is a spare", Status: &waiting},
+			{Rank: new(3), Host: "node6", Workers: 2, Left: true, Note: "had finished and left"},
+			{Host: "node5", Workers: 2, Note: "the job has its 4 nodes: this one is a spare", Status: &waiting},
 		},
 	}
 }

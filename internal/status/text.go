@@ -88,7 +88,10 @@ func nodeRow(n Node, now time.Time) string {
 		rank = strconv.Itoa(*n.Rank)
 	}
 	s := n.Status
-	if s == nil {
+	switch {
+	case n.Left:
+		return cells(rank, clean(n.Host), "left", "", fmt.Sprintf("0/%d", n.Workers), "", "", "", "all workers succeeded")
+	case s == nil:
 		return cells(rank, clean(n.Host), cmp.Or(clean(n.Note), "no reply"), "", fmt.Sprintf("?/%d", n.Workers), "", "",
 			"", "")
 	}

@@ -133,7 +133,7 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 		}
 	}
 	for _, a := range v.Agents {
-		n := Node{Host: a.Host, Note: a.Note, Workers: a.Nproc}
+		n := Node{Host: a.Host, Note: a.Note, Left: a.Departed, Workers: a.Nproc}
 		if a.Rank >= 0 {
 			n.Rank = new(a.Rank)
 		}

@@ -18,16 +18,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// seenJob has an agent that answers, one that does not, one that is lost and one that waits.
+// seenJob has an agent that answers, one that does not, one that is lost, one that has left and one that waits.
 func seenJob() elastic.Snapshot {
 	answer, _ := json.Marshal(Snapshot{Schema: 1, State: Running})
 	return elastic.Snapshot{
 		Job:    &elastic.Job{MaxRestarts: 3},
-		Record: &elastic.Record{Round: 5, Restarts: 1, Members: []elastic.RecordMember{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}}},
+		Record: &elastic.Record{Round: 5, Restarts: 1, Members: []elastic.RecordMember{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}, {Nproc: 1}}},
 		Agents: []elastic.AgentStatus{
 			{Rank: 0, Host: "a", Nproc: 2, Status: answer},
 			{Rank: 1, Host: "b", Nproc: 2, Status: []byte("no JSON")},
 			{Rank: 2, Nproc: 4, Lost: true},
+			{Rank: 3, Host: "c", Nproc: 1, Departed: true, Note: "had finished and left"},
 			{Rank: -1, Host: "d", Nproc: 2, Note: "a spare"},
 		},
 	}
@@ -37,11 +38,12 @@ func TestJobOf(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	want := Job{
 		Schema: 1, Time: report.Time{Time: now}, RunID: "run",
-		Round: &Round{Number: 5, Nodes: 3, WorldSize: 8, Restarts: 1, MaxRestarts: 3},
+		Round: &Round{Number: 5, Nodes: 4, WorldSize: 9, Restarts: 1, MaxRestarts: 3},
 		Nodes: []Node{
 			{Rank: new(0), Host: "a", Workers: 2, Status: &Snapshot{Schema: 1, State: Running}},
 			{Rank: new(1), Host: "b", Workers: 2},
 			{Rank: new(2), Workers: 4, Note: "lost"},
+			{Rank: new(3), Host: "c", Workers: 1, Left: true, Note: "had finished and left"},
 			{Host: "d", Workers: 2, Note: "a spare"},
 		},
 	}

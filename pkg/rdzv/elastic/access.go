@@ -123,7 +123,7 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	}
 	line := n.log.Warn().Err(err)
 	if deadline, ok := ctx.Deadline(); ok && n.count > 0 {
-		line = line.Stringer("left", deadline.Sub(now).Round(time.Second))
+		line = line.Str("gives_up_in", formatSeconds(deadline.Sub(now)))
 	}
 	line.Msg("cannot reach the rendezvous yet; retrying")
 	n.count++

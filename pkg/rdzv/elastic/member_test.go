@@ -251,7 +251,7 @@ func TestMember(t *testing.T) {
 		{"found late: killed at once", after(
 			memberStep{30, "", "stop 0 in 0s"},
 			memberStep{129.9, "", ""},
-			memberStep{130, "", "over: rendezvous backend connection: no answer for 2m10s"},
+			memberStep{130.0006, "", "over: rendezvous backend connection: no answer for 2m10s"},
 		)},
 		{"a round that is not known to be young is not begun", []memberStep{
 			{0, "enter", "ready 0/0"},

@@ -23,7 +23,7 @@ func (m *member) checkStore(now time.Duration) {
 	switch {
 	case m.over != nil:
 	case now >= giveUp.at:
-		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, now-m.lastProof)}
+		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, printed(now-m.lastProof))}
 	case m.state == ready && !m.silenceNoted && now >= m.lastProof+m.ttl:
 		m.silenceNoted = true
 		note := fmt.Sprintf("the store has not answered for %v: this node keeps trying for another %v",
@@ -51,7 +51,7 @@ func (m *member) nextStoreCheck() optionalTime {
 	return m.reconnectDeadline()
 }
 
-// printed rounds a duration for messages.
+// printed rounds a duration for messages. formatSeconds is for times that are left.
 func printed(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
 // storeReplaced forgets the rounds of a store that another one has replaced. The new store counts epochs and rounds

@@ -58,8 +58,8 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			return
 		}
 		if errors.Is(err, coord.ErrReplaced) {
-			h.log.Warn().Msg("the store has restarted without its data: joining again, once this node's workers are " +
-				"dead; with --data-dir, elasticrun store keeps its data")
+			h.log.Warn().Msg("the job's store has gone, and a new one without its data has taken its place: joining again, " +
+				"once this node's workers are dead; elasticrun store --data-dir, apart from the nodes, or etcd keeps the data")
 		} else {
 			h.log.Warn().Err(err).Msg("the rendezvous considers this node lost: joining again, once its workers are dead")
 		}

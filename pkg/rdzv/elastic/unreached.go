@@ -202,7 +202,7 @@ func (l *leader) quarantineMember(now time.Duration, rank int, reason string) {
 	identity, host := l.record.Members[rank].Identity, l.hostOf(rank)
 	l.budget.quarantine(now, identity, host, reason)
 	duration := l.budget.faults[identity].quarantineEnd() - now
-	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %v: %s", host, duration, reason))
+	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %v: %s", host, printed(duration), reason))
 	if p := l.participants.byIdentity[identity]; p != nil {
 		l.review(p)
 	}

@@ -171,7 +171,8 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	case crash(signal):
 		if signal == syscall.SIGABRT && (own || !peer) {
 			if reason := abortedBy(shown, c.Last); reason != "" {
-				f.Text, own = tidy(f.Text+": "+reason), own || !networkWords().MatchString(reason) // it may be any connection
+				f.Text = tidy(f.Text + ": " + reason)
+				own = own || !networkWords().MatchString(reason) && !namesNoFault(reason) // it may be any connection
 			}
 		}
 		switch {

@@ -184,6 +184,19 @@ func TestJudge(t *testing.T) {
 			},
 			[]failure.Kind{failure.PeerLost, failure.PeerLost},
 		},
+		{
+			"SIGABRT that names no fault",
+			Case{Signal: syscall.SIGABRT, Last: []string{"terminate called without an active exception"}},
+			[]failure.Kind{failure.Signaled},
+		},
+		{
+			"SIGABRT that names no fault, after a peer's end",
+			Case{
+				Signal: syscall.SIGABRT,
+				Last:   []string{"terminate called without an active exception"}, Shown: []failure.Finding{peer},
+			},
+			[]failure.Kind{failure.PeerLost, failure.PeerLost},
+		},
 		{"SIGABRT with a word of some connection", Case{
 			Signal: syscall.SIGABRT,
 			Last:   []string{"  what():  Connection reset by peer"},

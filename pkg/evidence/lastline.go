@@ -37,15 +37,20 @@ func lastLine(stderr []string) string {
 }
 
 // abortedBy returns the reason that a worker wrote before it aborted: the last such line of its stderr, else of its own
-// errors. It is empty if there is none.
+// errors. It is empty if there is none. A line that names no fault counts only if there is nothing else.
 func abortedBy(shown []failure.Finding, stderr []string) string {
+	vague := ""
 	for _, line := range slices.Backward(stderr) {
-		if reason, found := abortReason(line); found {
+		reason, found := abortReason(line)
+		switch {
+		case found && namesNoFault(reason):
+			vague = reason
+		case found:
 			return reason
 		}
 	}
 	if len(shown) == 0 {
-		return ""
+		return vague
 	}
 	reason, found := abortReason(shown[len(shown)-1].Text)
 	if !found {
@@ -53,3 +58,8 @@ func abortedBy(shown []failure.Finding, stderr []string) string {
 	}
 	return reason
 }
+
+// namesNoFault reports whether a reason for an abort is none. C++ ended the process without an exception: usually
+// Python was ending while a thread of gloo still held a tensor, because the script had not called
+// destroy_process_group (pytorch#190489). That can happen after any end, a victim's too.
+func namesNoFault(reason string) bool { return strings.HasPrefix(reason, "terminate called without ") }

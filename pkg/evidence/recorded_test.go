@@ -384,6 +384,12 @@ func TestAbortedBy(t *testing.T) {
 			nil,
 			"terminate called without an active exception",
 		},
+		{
+			"no exception after an error",
+			[]string{"ValueError: boom", "terminate called without an active exception"},
+			[]failure.Finding{{Kind: failure.Exception, Time: at(1), Text: "ValueError: boom"}},
+			"ValueError: boom",
+		},
 		{"what it had shown", []string{"step 1"}, []failure.Finding{{
 			Kind: failure.Exception, Time: at(1),
 			Text: "KeyError: 1",

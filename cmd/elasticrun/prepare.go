@@ -114,7 +114,7 @@ func (l *launcher) job(p *plan) telemetry.Job {
 	return telemetry.Job{
 		Launcher: jobs.Launcher{
 			RunID: l.cfg.RunID, Script: l.cfg.Script, Backend: l.cfg.Rendezvous.Backend, Endpoint: strings.Join(endpoints, ","),
-			LogDir: p.logs.Path(), PID: pid, Started: time.Now(),
+			SchedulerJob: l.cfg.SchedulerJob, LogDir: p.logs.Path(), PID: pid, Started: time.Now(),
 		},
 		Close: p.rendezvous.CloseRun,
 	}

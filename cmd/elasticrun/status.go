@@ -25,13 +25,10 @@ func runStatus(args []string, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	show := status.NewPrinter(cfg, stdout)
-	switch {
-	case cfg.Addr != nil:
+	if cfg.Addr != nil {
 		err = status.WatchAgent(ctx, cfg, show)
-	case cfg.Local:
-		err = status.WatchLocal(ctx, cfg, jobs.Machine(), show)
-	default:
-		err = status.WatchJob(ctx, cfg, version, show)
+	} else {
+		err = status.WatchJob(ctx, cfg, jobs.Machine(), version, show)
 	}
 	if ctx.Err() != nil { // the user ended --watch
 		err = nil

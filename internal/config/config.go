@@ -93,6 +93,9 @@ type Config struct {
 
 	// Scheduler is the detected scheduler: slurm, kubernetes, openmpi, pmi, plain; empty for none.
 	Scheduler string
+	// SchedulerJob is the scheduler's job that this process runs in, such as "slurm 12"; empty for none. It is known with
+	// --standalone too.
+	SchedulerJob string
 	// Inferred are the settings that the scheduler provided; they are in Settings too.
 	Inferred []Setting
 	// Deadline is when the scheduler ends the job; zero if it is unknown.

@@ -27,10 +27,11 @@ type inference struct {
 // does nothing with --standalone, and in a worker of another launcher.
 func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	nodes := value[nodeRange](r, "nnodes")
+	facts, err := scheduler.Detect(from.env, from.host)
+	c.SchedulerJob = schedulerJob(facts)
 	if _, inWorker := from.env(workerEnv); inWorker || r.flag("standalone") || r.err != nil {
 		return scheduler.Facts{}
 	}
-	facts, err := scheduler.Detect(from.env, from.host)
 	in := &inference{reader: r, config: c, facts: facts, low: nodes.low, high: nodes.high}
 	if bad := (*scheduler.Problem)(nil); errors.As(err, &bad) {
 		in.problem(bad)
@@ -41,6 +42,14 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	in.nodes()
 	in.rendezvous()
 	return in.facts
+}
+
+// schedulerJob names the scheduler's job; empty if there is none, or it is not known.
+func schedulerJob(f scheduler.Facts) string {
+	if f.Job == "" {
+		return ""
+	}
+	return f.Name + " " + f.Job
 }
 
 // problem refuses an environment that cannot be understood, unless flags set everything that it would provide.

@@ -144,6 +144,20 @@ func TestStatusInfers(t *testing.T) {
 			}
 		})
 	}
+	for args, want := range map[string]InferredTarget{
+		"":                    {SchedulerJob: "slurm 12", Note: "asking for the job slurm-12.0 (the first step of Slurm's job 12); --rdzv-id asks for another"},
+		"--rdzv-id=mine":      {SchedulerJob: "slurm 12", RunID: "mine"},
+		"--rdzv-backend=c10d": {Note: "asking for the job slurm-12.0 (the first step of Slurm's job 12); --rdzv-id asks for another"},
+	} {
+		settings, _, err := gather(StatusFlags(), strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := resolveStatus(newReader(StatusFlags(), settings), surroundings{env: environ(job).lookup})
+		if err != nil || c.Local || *c.Inferred != want {
+			t.Errorf("%s: %+v, %v", args, c.Inferred, err)
+		}
+	}
 	c, err := resolveStatus(newReader(StatusFlags(), nil), surroundings{env: environ("").lookup})
 	if err != nil || !c.Local {
 		t.Errorf("nothing is known: %+v, %v", c, err)

@@ -13,12 +13,24 @@ type Target struct {
 	// Local says that there is no endpoint: the job runs on this machine. RunID is then empty if any job will do.
 	Local bool
 	RunID string
+	// Inferred is set if the endpoint is only what the scheduler's job would use.
+	Inferred *InferredTarget
 	// Rendezvous has only the fields that lead to the job's store.
 	Rendezvous Rendezvous
 	// InSlurm says that the endpoint is Slurm's name of a node, which need not be a host name.
 	InSlurm bool
 	// Warnings are one line each.
 	Warnings []string
+}
+
+// InferredTarget says which job of this machine is meant rather than the one at an inferred endpoint.
+type InferredTarget struct {
+	// RunID is the run id that the user gave; empty for any job that was started in SchedulerJob.
+	RunID string
+	// SchedulerJob is as in Config. If it and RunID are empty, no job of this machine is meant.
+	SchedulerJob string
+	// Note says, for people, which job the endpoint is asked for; empty if the user gave its run id.
+	Note string
 }
 
 // targetFlags are the flags that select a Target.
@@ -54,13 +66,16 @@ func (r *reader) readTarget(from surroundings) (c Target) {
 	if c.RunID != "" {
 		checkRunID(r, c.RunID)
 	}
-	for _, name := range []string{"rdzv-backend", "rdzv-conf", "rdzv-secret-file"} {
+	for _, name := range remoteFlags() {
 		if r.settings[name].Source.Kind == FromFlag {
 			r.fail(name, "needs --rdzv-endpoint; a job on this machine is found without")
 		}
 	}
 	return c
 }
+
+// remoteFlags returns the flags that describe a job's store.
+func remoteFlags() []string { return []string{"rdzv-backend", "rdzv-conf", "rdzv-secret-file"} }
 
 // inferJob takes the endpoint and the run id from the scheduler, if this process runs in a job. In Slurm they are
 // those of the job's first step, because this process is in another step or in none.
@@ -76,10 +91,16 @@ func (c *Target) inferJob(r *reader, from surroundings) {
 		r.settings[name] = Setting{Name: name, Value: value, Source: Source{Kind: FromScheduler, Name: source}}
 	}
 	c.InSlurm = facts.Name == scheduler.Slurm
+	c.Inferred = &InferredTarget{RunID: r.text("rdzv-id"), SchedulerJob: schedulerJob(facts)}
+	for _, name := range remoteFlags() {
+		if r.settings[name].Source.Kind == FromFlag {
+			c.Inferred = &InferredTarget{} // the user means a store
+		}
+	}
 	infer("rdzv-endpoint", facts.Endpoint.Is, facts.Endpoint.Source)
 	if id := facts.RunID; !r.given("rdzv-id") && id.Known() {
 		infer("rdzv-id", id.Is, id.Source)
-		r.warnings = append(r.warnings, "asking for the job "+id.Is+" ("+id.Source+"); --rdzv-id asks for another")
+		c.Inferred.Note = "asking for the job " + id.Is + " (" + id.Source + "); --rdzv-id asks for another"
 	}
 }
 

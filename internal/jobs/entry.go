@@ -19,6 +19,8 @@ type Launcher struct {
 	// Backend and Endpoint are where the job's nodes meet; Endpoint is empty for a job of one node.
 	Backend  string `json:"rdzv_backend"`
 	Endpoint string `json:"rdzv_endpoint,omitempty"`
+	// SchedulerJob is the scheduler's job in which the launcher runs, such as "slurm 12"; empty for none.
+	SchedulerJob string `json:"scheduler_job,omitempty"`
 	// LogDir is the folder of the run's logs, empty if it has none.
 	LogDir string `json:"log_dir,omitempty"`
 	// PID is the process that the user started.

@@ -1,10 +1,13 @@
 package status
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -36,6 +39,39 @@ func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 	return LocalJob{}, &config.UsageError{
 		Problem: fmt.Sprintf("which job? %d run on this machine: %s; choose one by --rdzv-id", len(mine), describeJobs(mine)),
 	}
+}
+
+// findLocal returns the job of this machine that a command means; false if it means the job at an endpoint. An endpoint
+// that the scheduler's job would use comes second: a job of one node has none.
+func findLocal(ctx context.Context, t config.Target, machine jobs.Folders) (job LocalJob, local bool, err error) {
+	uid := os.Geteuid()
+	if !t.Local && t.Inferred == nil {
+		return LocalJob{}, false, nil
+	}
+	all := LocalJobs(ctx, machine, uid == 0)
+	if !t.Local {
+		if all = ofScheduler(all, *t.Inferred, uid); len(all) == 0 {
+			if t.Inferred.Note != "" {
+				fmt.Fprintln(os.Stderr, "elasticrun:", t.Inferred.Note)
+			}
+			return LocalJob{}, false, nil
+		}
+		t.RunID = t.Inferred.RunID
+	}
+	job, err = choose(all, t.RunID, uid)
+	return job, true, err
+}
+
+// ofScheduler returns the jobs that a command may mean in a scheduler's job: those with the run id, else those that the
+// user has started in the same scheduler's job.
+func ofScheduler(all []LocalJob, t config.InferredTarget, uid int) (found []LocalJob) {
+	for _, j := range all {
+		sameJob := t.SchedulerJob != "" && j.schedulerJob == t.SchedulerJob && j.uid == uid
+		if t.RunID != "" && j.RunID == t.RunID || t.RunID == "" && sameJob {
+			found = append(found, j)
+		}
+	}
+	return found
 }
 
 // maxDescribed bounds the jobs that are named in one line.

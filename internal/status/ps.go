@@ -45,8 +45,9 @@ type LocalJob struct {
 	// PIDs are the launchers on this machine, as the user has started them.
 	PIDs []int `json:"pids"`
 
-	uid       int
-	launchers []jobs.Running
+	uid          int
+	schedulerJob string // as in jobs.Launcher
+	launchers    []jobs.Running
 }
 
 // LocalJobs returns the jobs of this user on this machine, or of all users, in the order of their start.
@@ -83,7 +84,7 @@ func groupJobs(running []jobs.Running, states []*Snapshot) []LocalJob {
 			at = len(all)
 			all = append(all, LocalJob{
 				RunID: l.RunID, Script: l.Script, Backend: l.Backend, Endpoint: l.Endpoint, User: userName(l.UID), uid: l.UID,
-				State: NoReply, Since: report.Time{Time: l.Started}, LogDir: l.LogDir,
+				State: NoReply, Since: report.Time{Time: l.Started}, LogDir: l.LogDir, schedulerJob: l.SchedulerJob,
 			})
 		}
 		j := &all[at]

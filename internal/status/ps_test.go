@@ -102,6 +102,34 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestOfScheduler checks which jobs of this machine come before the endpoint that a scheduler's job would use.
+func TestOfScheduler(t *testing.T) {
+	all := []LocalJob{
+		{RunID: "a", uid: 1, schedulerJob: "slurm 12"},
+		{RunID: "b", uid: 1},
+		{RunID: "c", uid: 2, schedulerJob: "slurm 12"},
+		{RunID: "d", uid: 1, schedulerJob: "slurm 13"},
+	}
+	for _, tt := range []struct {
+		asked config.InferredTarget
+		want  string
+	}{
+		{config.InferredTarget{SchedulerJob: "slurm 12"}, "a"},
+		{config.InferredTarget{SchedulerJob: "slurm 14"}, ""},
+		{config.InferredTarget{SchedulerJob: "slurm 12", RunID: "b"}, "b"},
+		{config.InferredTarget{SchedulerJob: "slurm 12", RunID: "x"}, ""},
+		{config.InferredTarget{}, ""},
+	} {
+		var got []string
+		for _, j := range ofScheduler(all, tt.asked, 1) {
+			got = append(got, j.RunID)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%+v: %v, want %s", tt.asked, got, tt.want)
+		}
+	}
+}
+
 // TestServeLocal checks what a launcher replies on its socket.
 func TestServeLocal(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}

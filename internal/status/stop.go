@@ -25,12 +25,11 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 	ctx, cancel := context.WithTimeoutCause(ctx, StopTimeout, fmt.Errorf("no result within %v", StopTimeout))
 	defer cancel()
 	what := fmt.Sprintf("run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
-	var err error
-	if cfg.Local {
-		var job LocalJob
-		if job, err = choose(LocalJobs(ctx, machine, os.Geteuid() == 0), cfg.RunID, os.Geteuid()); err != nil {
-			return "", err
-		}
+	job, local, err := findLocal(ctx, cfg.Target, machine)
+	if err != nil {
+		return "", err
+	}
+	if local {
 		what = fmt.Sprintf("run id %q on this machine", job.RunID)
 		err = stopLocal(ctx, job, requester())
 	} else {

@@ -37,8 +37,23 @@ func visit(ctx context.Context, t *config.Target, version string) (store coord.S
 	}, err
 }
 
-// WatchJob shows all agents of a job once, or with --watch until the job has ended.
-func WatchJob(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
+// WatchJob shows a job once, or with --watch until it has ended: its launchers on this machine if it is found here,
+// else all of its agents.
+func WatchJob(
+	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, show func(Job) error,
+) error {
+	job, local, err := findLocal(ctx, cfg.Target, machine)
+	switch {
+	case err != nil:
+		return err
+	case local && !(cfg.Inferred != nil && job.Endpoint != "" && job.RunID == cfg.RunID): // the store knows all nodes
+		return watchLocal(ctx, cfg, job, show)
+	}
+	return watchStore(ctx, cfg, version, show)
+}
+
+// watchStore shows all agents of the job at an endpoint.
+func watchStore(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
 	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
 	store, leave, err := visit(bounded, &cfg.Target, version)
@@ -179,12 +194,8 @@ type noReplyError struct {
 func (n *noReplyError) Error() string   { return n.who + ": " + n.err.Error() }
 func (n *noReplyError) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }
 
-// WatchLocal shows the launchers that a job has on this machine once, or with --watch until they have ended.
-func WatchLocal(ctx context.Context, cfg *config.Status, machine jobs.Folders, show func(Job) error) error {
-	job, err := choose(LocalJobs(ctx, machine, os.Geteuid() == 0), cfg.RunID, os.Geteuid())
-	if err != nil {
-		return err
-	}
+// watchLocal shows the launchers that a job has on this machine once, or with --watch until they have ended.
+func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, show func(Job) error) error {
 	for first := true; ; first = false {
 		seen, err := fetchAll(ctx, job.launchers)
 		switch {

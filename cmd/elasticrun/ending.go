@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/records"
@@ -53,6 +54,8 @@ func conclude(result agent.RunResult, err error) ending {
 	switch {
 	case errors.As(err, &stopped):
 		return ending{code: 128 + int(stopped.Signal), reason: config.ReasonSignal, err: err}
+	case errors.As(err, new(*caller.GoneError)):
+		return ending{code: 128 + int(syscall.SIGTERM), reason: config.ReasonSignal, err: err}
 	case errors.Is(err, errGuardGone):
 		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
 	case errors.As(err, &bad), errors.As(err, &busy), isMismatch(err):
@@ -151,8 +154,12 @@ func (e ending) text() (text string) {
 	return text
 }
 
-// fail prints how the launcher ends and returns its exit code.
+// fail prints how the launcher ends and returns its exit code. It is for a launch that came to no report, so it writes
+// a short one for the caller.
 func fail(e ending) int {
+	if e.reason != "" {
+		records.WriteForCaller(report.Report{Version: version}, e.record())
+	}
 	_, _ = io.WriteString(os.Stderr, e.text())
 	return e.code
 }

@@ -24,6 +24,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
@@ -55,6 +56,9 @@ func run(args []string) int {
 	}
 	defer lifeline.Close()
 	if role != guard.RoleAgent && !isSubcommand(args) {
+		if err := caller.Follow(); err != nil {
+			return fail(conclude(agent.RunResult{}, err))
+		}
 		if code, done := execSrun(args); done {
 			return code
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
@@ -34,6 +35,7 @@ func execSrun(args []string) (code int, done bool) {
 			Problem: "an agent has to be started on each node, which takes srun: " + err.Error(),
 		}), true
 	}
+	_ = os.Unsetenv(caller.ReportEnv) // agents of several nodes do not share a report; it fails for empty names only
 	for _, w := range cfg.Warnings {
 		fmt.Fprintln(os.Stderr, "elasticrun: warning:", w)
 	}

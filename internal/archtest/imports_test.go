@@ -25,7 +25,7 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/backends", "internal/config", "internal/doctor", "internal/jobs", "internal/launch", "internal/listen",
+			"internal/backends", "internal/caller", "internal/config", "internal/doctor", "internal/jobs", "internal/launch", "internal/listen",
 			"internal/logging",
 			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
 			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
@@ -52,6 +52,10 @@ var rules = map[string]rule{
 		ours:   []string{"pkg/agent", "pkg/procs", "pkg/rdzv", "pkg/rdzv/backends", "pkg/rdzv/elastic", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "the example shows that a program needs the packages in pkg alone",
+	},
+	"internal/caller": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it serves the program that started the launcher, and knows nothing of the launch",
 	},
 	"internal/config": {
 		ours: []string{
@@ -93,6 +97,7 @@ var rules = map[string]rule{
 	},
 	"internal/launch": {
 		ours: []string{
+			"internal/caller",
 			"internal/config",
 			"internal/scheduler",
 			"internal/topology",
@@ -120,7 +125,7 @@ var rules = map[string]rule{
 		why:    "elasticrun's own log does not know what is logged",
 	},
 	"internal/records": {
-		ours:   []string{"internal/config", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
+		ours:   []string{"internal/caller", "internal/config", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the files that a launch leaves describe its end and do not decide it",
 	},
@@ -151,7 +156,7 @@ var rules = map[string]rule{
 	},
 	"internal/doctor": {
 		ours: []string{
-			"internal/bytesize", "internal/cgroup", "internal/config", "internal/launch", "internal/listen", "internal/logging", "internal/preview",
+			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/launch", "internal/listen", "internal/logging", "internal/preview",
 			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},

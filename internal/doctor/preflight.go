@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/pkg/agent"
@@ -58,7 +59,7 @@ func NewSiteCheck(cfg *config.Config, log zerolog.Logger) *SiteCheck {
 	}
 	return &SiteCheck{
 		command: cfg.PreflightCmd, timeout: cfg.PreflightTimeout,
-		env: config.WithoutSecrets(os.Environ()), log: log,
+		env: caller.Without(config.WithoutSecrets(os.Environ())), log: log,
 	}
 }
 

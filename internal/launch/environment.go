@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/internal/topology"
@@ -23,7 +24,7 @@ func Environment(cfg *config.Config, log zerolog.Logger) []string {
 				agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
 	own := append([]string{"TORCHELASTIC_SIGNALS_TO_HANDLE=" + cfg.SignalNames}, schedulerVariables(cfg)...)
-	return withVariables(config.WithoutSecrets(env), append(own, gpuCount(cfg)...))
+	return withVariables(caller.Without(config.WithoutSecrets(env)), append(own, gpuCount(cfg)...))
 }
 
 // withVariables returns env with variables in place of those of the same names.

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/failure"
@@ -81,11 +82,8 @@ func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	// The agent's own values win.
 	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host),
 		cmp.Or(rep.Name, r.cfg.Script)
-	rep.Started, rep.Ended = report.Time{Time: r.started}, report.Time{Time: time.Now()}
-	rep.ExitCode, rep.Reason, rep.Error = end.Code, string(end.Reason), end.Problem
-	if end.Reason == "" {
-		rep.Reason = "success"
-	}
+	rep.Started = report.Time{Time: r.started}
+	rep = ended(rep, end)
 	if _, err := os.Stat(rep.LogDir); err != nil { // no output was written to it
 		rep.LogDir, rep.Attempts = "", nil
 		for i := range rep.Rounds {
@@ -101,6 +99,31 @@ func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	return rep
 }
 
+// ended adds the ending to a report.
+func ended(rep report.Report, end Ending) report.Report {
+	rep.Ended = report.Time{Time: time.Now()}
+	rep.ExitCode, rep.Reason, rep.Error = end.Code, string(end.Reason), end.Problem
+	if end.Reason == "" {
+		rep.Reason = "success"
+	}
+	return rep
+}
+
+// WriteForCaller writes the report for the program that started this launcher, if that asked for one. A failure is
+// ignored: the caller, which made the file's folder, then has the exit code alone.
+func WriteForCaller(rep report.Report, end Ending) {
+	path := caller.ReportFile()
+	if path == "" {
+		return
+	}
+	if rep.Ended.IsZero() {
+		rep = ended(rep, end)
+	}
+	if data, err := rep.JSON(); err == nil {
+		_ = report.WriteFile(path, data)
+	}
+}
+
 // Write writes the files that the user or the environment asked for. It logs a file that cannot be written and returns,
 // because the job has already ended.
 func (r *Records) Write(rep report.Report, end Ending, log zerolog.Logger) {
@@ -109,6 +132,7 @@ func (r *Records) Write(rep report.Report, end Ending, log zerolog.Logger) {
 			log.Warn().Err(err).Str("path", r.errorFile).Msg("the error file of " + errorFileEnv + " could not be written")
 		}
 	}
+	WriteForCaller(rep, end)
 	if r.cfg.Report == "" {
 		return
 	}

@@ -116,7 +116,11 @@ func failUsage(err error) int {
 		}
 		return 0
 	case errors.Is(err, config.ErrHelp):
-		fmt.Fprint(os.Stdout, config.Help())
+		help := config.Help()
+		if calledAsTorchrun(os.Args) {
+			help = config.TorchrunHelp()
+		}
+		fmt.Fprint(os.Stdout, help)
 		return 0
 	case errors.Is(err, config.ErrVersion):
 		fmt.Fprintln(os.Stdout, versionLine())

@@ -37,7 +37,7 @@ const (
 	agentCPUs = 8
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() { os.Exit(run(arguments(os.Args))) }
 
 func run(args []string) int {
 	if !guard.Started() && !isSubcommand(args) {

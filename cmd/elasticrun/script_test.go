@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 			shortenTimeouts()
 			main()
 		},
+		"torchrun":  main, // for links to elasticrun
 		refuserName: refuse,
 	})
 }

@@ -31,8 +31,29 @@ elasticrun COMMAND --help describes a command. The first argument that is no fla
 arguments after it are passed to it unchanged. A name is a command only as the first argument:
 ./store is a script.
 `)
+	writeLaunchFlags(&b)
+	return b.String()
+}
+
+// TorchrunHelp returns the text of --help for a link to elasticrun that is named torchrun, at most 100 columns wide.
+func TorchrunHelp() string {
+	var b strings.Builder
+	b.WriteString(`Start, watch and restart the workers of a distributed training job.
+
+Usage:
+  torchrun [flags] SCRIPT [ARGS...]
+
+This torchrun is a link to elasticrun. It has no commands: elasticrun --help lists those of
+elasticrun. The first argument that is no flag is the script; the arguments after it are passed to
+it unchanged.
+`)
+	writeLaunchFlags(&b)
+	return b.String()
+}
+
+func writeLaunchFlags(b *strings.Builder) {
 	for _, group := range groups() {
-		fmt.Fprintf(&b, "\n%s:\n", group)
+		fmt.Fprintf(b, "\n%s:\n", group)
 		for _, f := range Flags() {
 			if f.Group == group {
 				b.WriteString(helpEntry(f))
@@ -45,7 +66,6 @@ file, which overrides the scheduler's value, which overrides the default. --npro
 PET_NPROC_PER_NODE in the environment and nproc-per-node in the config file. The variables of flags
 that torchrun does not have start with ELASTICRUN_.
 `)
-	return b.String()
 }
 
 // The explanations start at helpColumn and end at helpWidth.

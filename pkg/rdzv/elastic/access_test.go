@@ -192,7 +192,7 @@ func TestDialNotices(t *testing.T) {
 		}
 		type line struct {
 			At   int
-			Left string
+			Left string `json:"gives_up_in"`
 		}
 		var got []line
 		for text := range strings.Lines(logged.String()) {

@@ -13,7 +13,7 @@ import (
 // missingNodes continues "2 of 3 nodes have joined". It is empty if nothing is known of the others.
 func (l *leader) missingNodes() string {
 	text := l.missingRanks()
-	for _, reason := range []string{l.ranksGivenTwice(), l.finishedMembers()} {
+	for _, reason := range []string{l.ranksGivenTwice(), l.goneMembers(), l.unknownMembers()} {
 		if reason != "" {
 			text += "; " + reason
 		}
@@ -50,20 +50,38 @@ func (l *leader) ranksGivenTwice() string {
 	return fmt.Sprintf("%s: give each node its own --node-rank from 0 to %d", joinSome(texts, ", "), l.job.Max-1)
 }
 
-// finishedMembers names the members of the last round that had finished before their sessions ended, and have not come
-// back; empty if there are none. They may have left the exit barrier without an answer of the leader.
-func (l *leader) finishedMembers() string {
-	var nodes []string
+// goneMembers says what has become of the members of the last round that have not come back; empty if there are none.
+// Members that had finished may have left the exit barrier without an answer of the leader.
+func (l *leader) goneMembers() string {
+	var finished, gone []string
 	for rank, m := range l.round.members {
-		if m.status == done && m.participant == nil && l.participants.byIdentity[l.record.Members[rank].Identity] == nil {
-			nodes = append(nodes, l.nodeOf(rank))
+		switch {
+		case m.participant != nil || l.participants.byIdentity[l.record.Members[rank].Identity] != nil:
+		case m.status == done:
+			finished = append(finished, l.nodeOf(rank))
+		case m.status == lost:
+			gone = append(gone, l.nodeOf(rank)+" was lost")
+		case m.status == left:
+			gone = append(gone, l.nodeOf(rank)+" has left")
 		}
 	}
-	if len(nodes) == 0 {
-		return ""
+	text := joinSome(gone, ", ")
+	if len(finished) > 0 {
+		text += "; " + joinSome(finished, ", ") + " had finished and may have left with success; whether it comes back is not " +
+			"known: if it has left, start the job again on all nodes"
 	}
-	return joinSome(nodes, ", ") + " had finished and may have left with success; whether it comes back is not known: " +
-		"if it has left, start the job again on all nodes"
+	return strings.TrimPrefix(text, "; ")
+}
+
+// unknownMembers says that an earlier store of the run had members that this one does not know; empty if it had none.
+func (l *leader) unknownMembers() string {
+	for _, p := range l.participants.byID {
+		if p.report.Earlier && !l.hasRound {
+			return "nodes that had finished before the job lost its store may have left with success: if so, start the job " +
+				"again on all nodes"
+		}
+	}
+	return ""
 }
 
 // missingRanks names the node ranks that no node has yet; empty unless the number of nodes to come and their ranks are

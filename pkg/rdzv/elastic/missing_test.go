@@ -44,6 +44,20 @@ func TestGivenUp(t *testing.T) {
 			), "1 of at least 2 nodes were there, and no more came in 1m0s; b (node rank 1) had finished and may have left " +
 				"with success; whether it comes back is not known: if it has left, start the job again on all nodes",
 		},
+		{
+			"a node that was lost", defaultJob(), after(twoNodeRound,
+				step{2, "b gone", "halt0: a"},
+				step{3, "a ready", ""},
+				step{63, "", "result: timeout, forget job, end: a"},
+			), "1 of at least 2 nodes were there, and no more came in 1m0s; b (node rank 1) was lost",
+		},
+		{
+			"the job has lost its store", defaultJob(), []step{
+				{0, "a ready +earlier", "job"},
+				{60, "", "result: timeout, forget job, end: a"},
+			}, "1 of at least 2 nodes were there, and no more came in 1m0s; nodes that had finished before the job lost its " +
+				"store may have left with success: if so, start the job again on all nodes",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := play(t, tt.job, tt.steps)

@@ -110,7 +110,7 @@ func TestNotices(t *testing.T) {
 				step{5, "b gone", "halt0: a"},
 				step{6, "a ready", ""},
 				step{11, "", "notice: a"},
-			), "a", "1 of at least 2 nodes have joined; the job gives up in 55s",
+			), "a", "1 of at least 2 nodes have joined; b (node rank 1) was lost; the job gives up in 55s",
 		},
 		{
 			"a node does not stop its workers", defaultJob(), after(threeNodeRound,

@@ -216,7 +216,7 @@ func (l *leader) timers() []optionalTime {
 // nodes of a run have left, new agents may start the run again with other parameters.
 func (l *leader) adoptJob() {
 	ps := &l.participants
-	inUse := l.job != nil && (ps.matching > 0 || l.round.present > 0 || l.round.departed > 0)
+	inUse := l.job != nil && (ps.matching > 0 || l.round.present > 0 || l.round.departed > 0 || l.round.allDone())
 	if l.outcome != nil || len(ps.byID) == 0 || inUse {
 		return
 	}
@@ -260,6 +260,7 @@ func (l *leader) forgetFormerJob() write {
 // abandonRun forgets the recorded run, all of whose nodes have left. The next agents start again, with the next round
 // number. The record stays in the store until the next round replaces it, so a later leader continues the numbers too.
 func (l *leader) abandonRun() {
+	l.forgetSuccesses(l.record.Round, l.round.successes)
 	l.record, l.firstRound = Record{Round: l.record.Round}, l.record.Round+1
 	l.hasRound, l.round, l.budget = false, roundState{}, budget{}
 	l.restarts, l.shortRounds, l.unreachedRounds, l.announcements = 0, 0, 0, nil
@@ -275,6 +276,7 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	l.writes = append(l.writes, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.recordFinished(),
 		write{key: roundKey(l.record.Round)}, write{key: jobKey(l.begun)}, write{key: keyClose})
 	l.forgetDepartures()
+	l.forgetSuccesses(l.record.Round, l.round.successes)
 	for _, p := range l.participants.byID {
 		l.updateAnswer(p)
 	}

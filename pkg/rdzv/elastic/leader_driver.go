@@ -296,6 +296,10 @@ func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error
 			var d departedMember
 			err = json.Unmarshal(e.Value, &d)
 			saved.departed = append(saved.departed, d)
+		case strings.HasPrefix(key, prefixSucceeded):
+			var s successes
+			err = json.Unmarshal(e.Value, &s)
+			saved.succeeded = append(saved.succeeded, s)
 		case strings.HasPrefix(key, prefixRound):
 			r := new(Record)
 			if err = decodeRecord(e.Value, r); err == nil && (saved.record == nil || r.Round > saved.record.Round) {

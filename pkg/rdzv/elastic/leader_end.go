@@ -15,8 +15,10 @@ type roundState struct {
 	done    int           // members whose workers have all succeeded
 	present int           // members whose agent has a session
 
-	departing []int // ranks of members that ask to depart
-	departed  int   // members that have departed
+	departing []int          // ranks of members that ask to depart
+	departed  int            // members that have departed
+	succeeded []int          // ranks of members that have succeeded and are not recorded yet
+	successes map[int][]byte // successes.Bits in the store, by chunk
 
 	startedAt  optionalTime // when the round was decided; after a change of leaders, what the members report
 	note       string       // for the members; may be empty
@@ -81,6 +83,9 @@ func (r *roundState) setStatus(m *roundMember, status memberStatus) {
 	m.status = status
 }
 
+// allDone reports whether the workers of all members have succeeded.
+func (r *roundState) allDone() bool { return len(r.members) > 0 && r.done == len(r.members) }
+
 // setStuck records whether a member's agent does not respond.
 func (r *roundState) setStuck(now time.Duration, m *roundMember, stuck bool) {
 	if m.stuck == stuck {
@@ -137,7 +142,7 @@ func (l *leader) assignRanks() {
 // checkRound ends the running round if there is a reason to.
 func (l *leader) checkRound(now time.Duration) {
 	r := &l.round
-	if r.done == len(r.members) {
+	if r.allDone() {
 		l.endRun(now, rdzv.Outcome{Ending: rdzv.EndSucceeded, Restarts: l.record.Restarts})
 		return
 	}
@@ -146,6 +151,7 @@ func (l *leader) checkRound(now time.Duration) {
 		l.haltRound(now, r.stopReason)
 		return
 	}
+	l.recordSuccesses()
 	l.grantDepartures()
 	if l.checkWorkerStore(now) {
 		return
@@ -226,6 +232,7 @@ func (l *leader) judgeRound(now time.Duration) {
 		return
 	}
 	l.startForming()
+	l.announceSuccesses()
 	r, short := &l.round, 0
 	unreached := l.judgeWorkerStore(now)
 	switch {

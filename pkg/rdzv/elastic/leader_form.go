@@ -100,6 +100,7 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 			l.record.Unstopped[p.id] = p.unstoppedRound
 		}
 	}
+	finished := l.round.successes
 	l.round = roundState{
 		members: make([]roundMember, len(members)), active: len(members), present: len(members),
 		startedAt: optionalTime{now, true}, note: note,
@@ -118,6 +119,7 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 	l.writes = append(l.writes, write{key: roundKey(l.record.Round), value: l.record, create: true})
 	if last >= 0 {
 		l.writes = append(l.writes, write{key: roundKey(last)})
+		l.forgetSuccesses(last, finished)
 	}
 	l.state, l.hasRound, l.announcements = running, true, nil
 	l.assignRanks()

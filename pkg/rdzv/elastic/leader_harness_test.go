@@ -363,7 +363,7 @@ func (s *script) writeOne(w write) string {
 		return text
 	case departedMember:
 		return fmt.Sprintf("departed %d/%d", v.Round, v.Rank)
-	case finishedRun:
+	case finishedRun, successes:
 		return ""
 	case []pastRun:
 		return fmt.Sprintf("past: %d", len(v))

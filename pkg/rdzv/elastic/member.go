@@ -30,6 +30,7 @@ type member struct {
 	killAt      optionalTime  // when the workers must be dead
 	workersGone bool          // every worker of the round has ended
 	nodes       int           // number of nodes of the round
+	rank        int           // of this node in the round
 	lastProof   time.Duration // when the last answered keep-alive was sent
 	over        *ending       // nil while the agent takes part
 
@@ -312,7 +313,7 @@ func (m *member) start(now time.Duration, a Answer) {
 	m.entered = a.Fence.Round
 	m.lastNote, m.workersGone = "", false
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
-	m.nodes = a.Place.Nodes
+	m.nodes, m.rank = a.Place.Nodes, a.Place.Rank
 	m.record(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
 }

@@ -138,6 +138,7 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 		l.round.setStatus(m, stopped)
 	case r.Phase == Done && m.status == active && l.state == running: // once the round halts, only Ready will do
 		l.round.setStatus(m, done)
+		l.round.succeeded = append(l.round.succeeded, p.rank)
 	}
 	if r.Departing && r.Phase == Done {
 		l.round.requestDeparture(p.rank)

@@ -17,6 +17,7 @@ import (
 //	state/result    rdzv.Outcome, created once; expires after result_ttl
 //	state/finished  finishedRun, written with the result; expires with it
 //	state/departed/N/RANK departedMember: a node that has left the exit barrier of round N with success
+//	state/succeeded/N/CHUNK successes: members of round N whose workers have all exited with 0
 //	state/waiting   int: how many nodes wait to be in the next round; no key stands for 0
 //	state/close     closeRequest: somebody wants the run to end; expires after a minute
 //	state/close/SESSION written with state/close, owned by the session of who asks, until it has read the result
@@ -38,8 +39,10 @@ const (
 	prefixState = "state/"
 	// prefixDeparted is below prefixState.
 	prefixDeparted = "state/departed/"
-	prefixAgent    = "agent/"
-	prefixAnswer   = "answer/"
+	// prefixSucceeded is below prefixState.
+	prefixSucceeded = "state/succeeded/"
+	prefixAgent     = "agent/"
+	prefixAnswer    = "answer/"
 
 	prefixWatcher = "watcher/"
 	prefixStatus  = "status/"

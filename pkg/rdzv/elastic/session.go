@@ -190,6 +190,9 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 	var err error
 	if h.m.report.Leaving && d.store.Err() == nil {
 		err = d.putReport(bounded, h.m.report)
+		if err == nil && h.m.mayDepart() && h.m.nodes > 1 {
+			d.awaitSuccess(bounded, h.m.entered, h.m.rank)
+		}
 	}
 	if err = errors.Join(err, d.store.Close(bounded)); err != nil {
 		h.log.Debug().Err(err).Msg("cannot end the session")

@@ -95,6 +95,28 @@ func (c *checker) left(p *agentProc) {
 	c.fail("departure", "%s has left round %d, but the leader has not recorded that", p.node.name, p.m.entered)
 }
 
+// successesWritten notes which members a leader that has nothing left to write counts as finished.
+func (c *checker) successesWritten(l *leader) {
+	for r, m := range l.round.members {
+		if l.state == running && m.status == done {
+			c.succeeded[l.record.Members[r].ID] = l.record.Round
+		}
+	}
+}
+
+// successesKept checks that a later leader does not take such members for lost.
+func (c *checker) successesKept(l *leader) {
+	for r, m := range l.round.members {
+		id := l.record.Members[r].ID
+		if round, finished := c.succeeded[id]; !finished || round != l.record.Round || m.participant != nil {
+			continue
+		}
+		if c.kept++; m.status != done {
+			c.fail("success", "a new leader forgets that %s of %s has finished round %d", id, c.owner[id].name, l.record.Round)
+		}
+	}
+}
+
 // checkSuccessStands checks that a node's success still counts once it has departed: nothing runs again without it.
 func (c *checker) checkSuccessStands(what string) {
 	if len(c.departed) > 0 {

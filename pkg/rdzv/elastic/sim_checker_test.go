@@ -39,6 +39,8 @@ type checker struct {
 	departures        int
 	close             simClose
 	departed          []departedMember // of the current run
+	succeeded         map[coord.SessionID]int
+	kept              int // successes of members without a session that a later leader knew
 	notes             int
 }
 
@@ -56,7 +58,7 @@ type violation struct{ invariant, text string }
 func newChecker(w *world) *checker {
 	return &checker{
 		w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
-		counts: map[coord.SessionID]*simCounts{}, close: simClose{asked: map[coord.Revision]bool{}},
+		counts: map[coord.SessionID]*simCounts{}, succeeded: map[coord.SessionID]int{}, close: simClose{asked: map[coord.Revision]bool{}},
 	}
 }
 

@@ -55,6 +55,8 @@ func savedStateOf(keys []simChange) savedState {
 			f.waiting = v
 		case departedMember:
 			f.departed = append(f.departed, v)
+		case successes:
+			f.succeeded = append(f.succeeded, v)
 		case Answer:
 			f.answers = append(f.answers, savedAnswer{coord.SessionID(strings.TrimPrefix(c.key, prefixAnswer)), v})
 		case Report:
@@ -76,6 +78,7 @@ func (t *term) begin(f savedState) {
 		t.w.plant.takeOver(&f)
 	}
 	t.l = newLeader(t.epoch, f, t.clock.read(t.w.now))
+	t.w.check.successesKept(t.l)
 	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil,
 		f.job != nil, f.outcome,
 		len(f.agents))
@@ -222,6 +225,7 @@ func (t *term) next() {
 func (t *term) wrote() {
 	if len(t.queue) == 0 && !t.busy {
 		t.l.writesDone(t.clock.read(t.w.now))
+		t.w.check.successesWritten(t.l)
 		if len(t.closes) > 0 {
 			t.host.timer(t.w.now, t.observeCloses)
 		}

@@ -124,7 +124,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"quarantined nodes are never used", 266, planted{
+		{"quarantined nodes are never used", 732, planted{
 			decide: func(l *leader, _ time.Duration) {
 				for _, s := range l.participants.byID {
 					if s.counted.quarantined {
@@ -176,8 +176,11 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a new leader forgets who has departed", 4, planted{
+		{"a new leader forgets who has departed", 171, planted{
 			takeOver: func(s *savedState) { s.departed = nil },
+		}},
+		{"a new leader forgets who has finished", 599, planted{
+			takeOver: func(s *savedState) { s.succeeded = nil },
 		}},
 		{"an agent departs without the leader's word", 4, planted{
 			member: func(m *member, _ time.Duration) {
@@ -197,7 +200,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a round runs again although a node has departed", 126, planted{
+		{"a round runs again although a node has departed", 18, planted{
 			decide: func(l *leader, _ time.Duration) {
 				if l.state == halting {
 					l.round.departed = 0

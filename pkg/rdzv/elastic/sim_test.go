@@ -43,7 +43,7 @@ func TestSimulation(t *testing.T) {
 type simSum struct {
 	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws  int
 	places, reports, answers, notes, reruns, unknown, fired, stuck, stores int
-	departures, closed                                                     int
+	departures, closed, kept                                               int
 	endings                                                                map[string]int
 	simulated                                                              time.Duration
 }
@@ -56,6 +56,7 @@ func (s *simSum) add(w *world) {
 	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.rounds, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
 	s.departures, s.closed = s.departures+c.departures, s.closed+c.close.closed
+	s.kept += c.kept
 	s.notes, s.reruns = s.notes+c.notes, s.reruns+len(c.past)
 	s.unknown, s.fired = s.unknown+c.unknownOverlaps, s.fired+w.watchdogKills
 	s.stuck, s.stores = s.stuck+c.stuck, s.stores+w.store.instance

@@ -24,6 +24,7 @@ type savedState struct {
 	agents       []agentArrival
 	history      runHistory // of a finished run, and of the runs before it
 	departed     []departedMember
+	succeeded    []successes
 	waiting      int
 }
 
@@ -66,6 +67,7 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 		l.takeOverRound(now, *saved.record, saved.answers)
 	}
 	l.takeOverDepartures(saved.departed)
+	l.takeOverSuccesses(saved.succeeded)
 	if l.outcome != nil {
 		l.state = ended
 		l.resultExpiry = optionalTime{now + outcomeTTL(l.job), true}
@@ -102,7 +104,8 @@ func (l *leader) takeOverRound(now time.Duration, r Record, answers []savedAnswe
 }
 
 // takeOverAgents adds the agents that have a session, in the order of their arrival, so that a later agent supersedes
-// an earlier one of the same node. Members of the recorded round without a session are lost.
+// an earlier one of the same node. Members of the recorded round that have no session and
+// have not succeeded are lost.
 func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 	ranks := make(map[coord.SessionID]int, len(l.round.members))
 	for r, m := range l.record.Members {

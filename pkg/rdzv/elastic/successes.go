@@ -1,0 +1,135 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// A member whose workers have all exited with 0 needs no agent any more: its session may end while the others still
+// run. The leader records such members, so that a later leader does not take them for lost. Unlike a departure, a
+// success does not keep the round from running again, as it does if another member fails: then the workers of a member
+// that is still there run again, and a member that has gone is missing.
+//
+// In a large job thousands of nodes finish at about the same time. So a record has successChunk members, and is written
+// once for all of them that have finished since the leader's last decision.
+
+// successChunk is how many ranks a record has; 64 bytes of bits.
+const successChunk = 512
+
+// successes records which members of a round have succeeded.
+type successes struct {
+	Round int `json:"round"`
+	// Session is that of rank 0: an earlier run may have had a round of the same number.
+	Session coord.SessionID `json:"session"`
+	Chunk   int             `json:"chunk"` // of the ranks from Chunk*successChunk
+	Bits    []byte          `json:"bits"`  // the lowest bit of the first byte is the first rank
+}
+
+// successKey returns the key of the record that has a rank.
+func successKey(round, rank int) string {
+	return fmt.Sprintf("%s%d/%d", prefixSucceeded, round, rank/successChunk)
+}
+
+// has reports whether a rank of the chunk has succeeded.
+func (s *successes) has(rank int) bool {
+	at := rank % successChunk
+	return at/8 < len(s.Bits) && s.Bits[at/8]&(1<<(at%8)) != 0
+}
+
+// recordSuccesses records the members that have succeeded since the last call.
+func (l *leader) recordSuccesses() {
+	r := &l.round
+	var changed []int
+	for _, rank := range r.succeeded {
+		chunk := rank / successChunk
+		if r.successes[chunk] == nil {
+			if r.successes == nil {
+				r.successes = map[int][]byte{}
+			}
+			r.successes[chunk] = make([]byte, successChunk/8)
+		}
+		r.successes[chunk][rank%successChunk/8] |= 1 << (rank % 8)
+		if !slices.Contains(changed, chunk) {
+			changed = append(changed, chunk)
+		}
+	}
+	r.succeeded = nil
+	for _, chunk := range changed {
+		l.writes = append(l.writes, write{key: successKey(l.record.Round, chunk*successChunk), value: successes{
+			Round: l.record.Round, Session: l.record.Members[0].ID, Chunk: chunk,
+			Bits: slices.Clone(r.successes[chunk]),
+		}})
+	}
+}
+
+// takeOverSuccesses marks the members of the recorded round that have succeeded.
+func (l *leader) takeOverSuccesses(saved []successes) {
+	r := &l.round
+	for _, s := range saved {
+		first := s.Chunk * successChunk
+		if l.outcome != nil || len(r.members) == 0 || s.Round != l.record.Round ||
+			s.Session != l.record.Members[0].ID || s.Chunk < 0 || len(s.Bits) != successChunk/8 {
+			l.writes = append(l.writes, write{key: successKey(s.Round, first)})
+			continue
+		}
+		if r.successes == nil {
+			r.successes = map[int][]byte{}
+		}
+		r.successes[s.Chunk] = slices.Clone(s.Bits)
+		for rank := first; rank < min(first+successChunk, len(r.members)); rank++ {
+			if m := &r.members[rank]; s.has(rank) && m.status == active {
+				r.setStatus(m, done)
+			}
+		}
+	}
+}
+
+// forgetSuccesses deletes the records of a round.
+func (l *leader) forgetSuccesses(round int, records map[int][]byte) {
+	for chunk := range records {
+		l.writes = append(l.writes, write{key: successKey(round, chunk*successChunk)})
+	}
+}
+
+// announceSuccesses tells the nodes of the next round which members of the last one had succeeded and do not come back
+// in their session: their success does not count any more.
+func (l *leader) announceSuccesses() {
+	var nodes []string
+	for rank, m := range l.round.members {
+		if m.status == done && m.participant == nil {
+			nodes = append(nodes, l.nodeOf(rank))
+		}
+	}
+	if len(nodes) > 0 {
+		l.announcements = append(l.announcements, fmt.Sprintf("the round runs again although the workers of %s had "+
+			"finished: the agent there has ended, and a new one may take its place", joinSome(nodes, ", ")))
+	}
+}
+
+// successWait is how long an agent that is told to leave the exit barrier waits until its success is recorded. The
+// leader does that within milliseconds, if there is one.
+const successWait = time.Second
+
+// awaitSuccess waits until the leader has recorded that a member has succeeded. Its session may end then.
+func (d *driver) awaitSuccess(ctx context.Context, round, rank int) {
+	ctx, cancel := context.WithTimeout(ctx, successWait)
+	defer cancel()
+	key := d.prefix + successKey(round, rank)
+	err := d.store.Watch(ctx, key, func(b coord.Batch) error {
+		for _, e := range b.Events {
+			if s := new(successes); e.Key == key && json.Unmarshal(e.Value, s) == nil && s.has(rank) {
+				return errListed
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, errListed) {
+		d.log.Debug().Err(err).Msg("no leader has recorded that this node has succeeded: the others may run again")
+	}
+}

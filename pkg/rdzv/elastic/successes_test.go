@@ -1,0 +1,217 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// finishedAndGone is a running round of a, b and c. The workers of a have finished, then its session has ended.
+var finishedAndGone = after(threeNodeRound,
+	step{1, "a done", ""},
+	step{2, "a gone", ""},
+)
+
+// A later leader does not take a node that has finished for lost.
+func TestLeaderSuccesses(t *testing.T) {
+	playAll(t, []leaderTest{
+		{"the others go on", defaultJob(), after(finishedAndGone,
+			step{3, "new leader", "run0: b c"},
+			step{4, "b done; c done", "result: succeeded, forget job, end: b c"},
+		)},
+		{"the session ends while nobody leads", defaultJob(), after(threeNodeRound,
+			step{1, "a done", ""},
+			step{3, "a gone; new leader", "run0: b c"},
+			step{4, "b done; c done", "result: succeeded, forget job, end: b c"},
+		)},
+		{"the leader after the next knows it too", defaultJob(), after(finishedAndGone,
+			step{3, "new leader", "run0: b c"},
+			step{4, "b done", ""},
+			step{5, "b gone; new leader", "run0: c"},
+			step{6, "c done", "result: succeeded, forget job, end: c"},
+		)},
+		{"all have finished and gone", defaultJob(), after(finishedAndGone,
+			step{3, "b done", ""},
+			step{4, "b gone", ""},
+			step{5, "c done; c gone; d ready +max=4", "result: succeeded, forget job, end: d"},
+		)},
+		{"another node fails: the round runs again without it", defaultJob(), after(finishedAndGone,
+			step{3, "new leader", "run0: b c"},
+			step{4, "b failing 1", "halt0: b c"},
+			step{5, "b ready; c ready", "round 1: b c (0), run1: b c"}, // a was rank 0, whose store is gone
+		)},
+		{"another node fails: one restart is charged", defaultJob(), after(threeNodeRound,
+			step{1, "b done", ""},
+			step{2, "b gone; new leader", "run0: a c"},
+			step{3, "c failing 1", "halt0: a c"},
+			step{4, "a ready; c ready", "round 1: a c (1), run1: a c"},
+		)},
+		{"another node is lost: the round runs again without both", jobWith(func(j *Job) { j.Min = 1 }),
+			after(finishedAndGone,
+				step{3, "b gone; new leader", "halt0: c"},
+				step{4, "c ready", "round 1: c (0), run1: c"},
+			)},
+		{"a node that finished an earlier round has not finished this one", defaultJob(), after(threeNodeRound,
+			step{1, "a done", ""},
+			step{2, "b failing 1", "halt0: a b c"},
+			step{3, "a ready; b ready; c ready", "round 1: a b c (1), run1: a b c"},
+			step{4, "a gone; new leader", "halt1: b c"},
+		)},
+		{"what has finished, in the order of events, does not matter", defaultJob(), after(threeNodeRound,
+			step{1, "a done; b failing 1", "halt0: a b c"},
+			step{2, "a gone; new leader", "halt0: b c"},
+		)},
+	})
+}
+
+// The store has no record of successes once the round is over.
+func TestSuccessesAreForgotten(t *testing.T) {
+	for name, steps := range map[string][]step{
+		"the job succeeds": {{4, "b done; c done", "result: succeeded, forget job, end: b c"}},
+		"the next round begins": {
+			{4, "b failing 1", "halt0: b c"}, {5, "b ready; c ready", "round 1: b c (0), run1: b c"},
+		},
+		"all nodes have gone": {{4, "b gone; c gone; d ready; new leader", "job, forget job"}},
+		"a leader finds them with the result": {
+			{4, "b done; c done", "result: succeeded, forget job, end: b c"}, {5, "stale; new leader", "end: b c"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, defaultJob(), finishedAndGone)
+			key := successKey(0, 0)
+			record, recorded := s.store[key]
+			if !recorded {
+				t.Fatal("nothing was recorded")
+			}
+			for _, st := range steps {
+				if do, stale := strings.CutPrefix(st.do, "stale; "); stale {
+					s.store[key], st.do = record, do
+				}
+				s.playMore([]step{st})
+			}
+			if _, recorded := s.store[key]; recorded {
+				t.Error("the record is still there")
+			}
+		})
+	}
+}
+
+// A record of another run, whose rounds had the same numbers, does not count.
+func TestSuccessesOfAnotherRun(t *testing.T) {
+	s := play(t, defaultJob(), finishedAndGone)
+	key := successKey(0, 0)
+	record := s.store[key].(successes)
+	record.Session = "another"
+	s.store[key] = record
+	s.playMore([]step{{3, "new leader", "halt0: b c"}})
+	if _, recorded := s.store[key]; recorded {
+		t.Error("the record is still there")
+	}
+}
+
+// The members of the next round learn whose success does not count any more.
+func TestSuccessIsAnnounced(t *testing.T) {
+	s := play(t, defaultJob(), after(finishedAndGone,
+		step{3, "b failing 1", "halt0: b c"},
+		step{4, "b ready; c ready", "round 1: b c (0), run1: b c"},
+	))
+	want := "the round runs again although the workers of a (node rank 0) had finished: the agent there has ended, and " +
+		"a new one may take its place"
+	if diff := cmp.Diff(want, s.answerTo("b").Note); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// However many nodes finish at a time, their successes take few writes, and a success takes few bytes.
+func TestSuccessesOfALargeJob(t *testing.T) {
+	const nodes = 5*successChunk + 7
+	l := &leader{record: Record{Round: 3, Members: make([]RecordMember, nodes)}}
+	l.record.Members[0].ID = "s"
+	l.round.members = make([]roundMember, nodes)
+	for rank := range nodes - 1 {
+		l.round.succeeded = append(l.round.succeeded, rank)
+	}
+	l.recordSuccesses()
+	writes := l.writes
+	if len(writes) != 6 {
+		t.Errorf("%d writes for %d nodes", len(writes), nodes)
+	}
+	l.writes, l.round.succeeded = nil, []int{nodes - 1}
+	l.recordSuccesses()
+	if b := must(encodeValue(l.writes[0].value)); len(l.writes) != 1 || len(b) > 200 {
+		t.Errorf("%d writes for one node, the first one: %s", len(l.writes), b)
+	}
+	next := &leader{record: l.record}
+	next.round.members, next.round.active = make([]roundMember, nodes), nodes
+	saved := []successes{l.writes[0].value.(successes)}
+	for _, w := range writes[:5] {
+		saved = append(saved, w.value.(successes))
+	}
+	if next.takeOverSuccesses(saved); !next.round.allDone() {
+		t.Errorf("%d of %d nodes have succeeded", next.round.done, nodes)
+	}
+}
+
+// A finished agent that leads, and is told to leave, takes no healthy workers with it.
+func TestFinishedLeaderLeaves(t *testing.T) {
+	server := coord.NewServer(coord.ServerOptions{SessionTTL: 10 * time.Second})
+	defer server.Close()
+	j := job(3, 3)
+	j.TTL = 10 * time.Second
+	var hs []*Handler
+	var waits []<-chan joined
+	for _, name := range []string{"node0", "node1", "node2"} {
+		h := newTestHandler(t, j, 0, name)
+		h.opts.Access = &Elected{
+			RunID: "run", Dial: func(context.Context) (coord.Store, error) { return server.Local() }, Logger: zerolog.Nop(),
+		}
+		waits, hs = append(waits, enter(t, h, nil)), append(hs, h)
+		awaitAgents(t, server, len(hs)) // so the first one leads
+	}
+	for _, w := range waits {
+		if got := await(t, "round", w); got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := hs[0].Succeed(ctx, time.Minute)
+		ended <- err
+	}()
+	signal := errors.New("a signal")
+	interrupt(signal) // the leader has yet to see the success
+	if err := await(t, "the signal", ended); !errors.Is(err, signal) {
+		t.Fatal(err)
+	}
+	hs[0].Leave()
+	if err := hs[0].Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, end := range []<-chan verdict{succeed(t, hs[1], time.Minute), succeed(t, hs[2], time.Minute)} {
+		if got := await(t, "success", end); got.stop != nil || got.err != nil {
+			t.Errorf("node %d: %+v, %v", i+1, got.stop, got.err)
+		}
+	}
+}
+
+// awaitAgents waits until n agents have reported.
+func awaitAgents(t *testing.T, server *coord.Server, n int) {
+	t.Helper()
+	err := Observe(t.Context(), localStore(t, server), "run", func(s Snapshot) error {
+		if len(s.Agents) < n {
+			return nil
+		}
+		return errListed
+	})
+	if !errors.Is(err, errListed) {
+		t.Fatal(err)
+	}
+}

@@ -158,7 +158,7 @@ func (c *checker) newcomers(before *simRound, r Record, epoch coord.Revision) {
 func (c *checker) checkCharged(rd *simRound) {
 	n := rd.record.Round
 	for r, m := range rd.record.Members {
-		if !rd.ready[m.ID] && !(rd.exited[r] && rd.ended[m.ID]) {
+		if gone := rd.exited[r] && rd.ended[m.ID]; !rd.ready[m.ID] && !gone {
 			c.fail(
 				"charged justly",
 				"round %d was charged although rank %d, %s on %s, had not reported the end of its workers",

@@ -58,7 +58,8 @@ type violation struct{ invariant, text string }
 func newChecker(w *world) *checker {
 	return &checker{
 		w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
-		counts: map[coord.SessionID]*simCounts{}, succeeded: map[coord.SessionID]int{}, close: simClose{asked: map[coord.Revision]bool{}},
+		counts: map[coord.SessionID]*simCounts{}, succeeded: map[coord.SessionID]int{},
+		close: simClose{asked: map[coord.Revision]bool{}},
 	}
 }
 

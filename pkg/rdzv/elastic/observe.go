@@ -29,7 +29,8 @@ type AgentStatus struct {
 	Host  string // empty if it is not known
 	Nproc int
 	Lost  bool // the agent is in the round, but its session has ended
-	// Departed says that the node has finished and left the exit barrier before the others.
+	// Departed says that the workers of the node have finished, and that its agent has gone: it has left the exit barrier
+	// before the others, or its session has ended.
 	Departed bool
 	Note     string
 	Status   []byte // what the agent's Options.Status returned last; nil before
@@ -184,8 +185,8 @@ func (o *observer) snapshot() Snapshot {
 			placed[m.ID] = true
 			a := o.agent(m.ID)
 			a.Rank, a.Nproc, a.Host = rank, m.Nproc, cmp.Or(a.Host, m.Host)
-			if d := readKey[departedMember](o, departedMember{Round: s.Record.Round, Rank: rank}.key()); d != nil && a.Lost {
-				a.Lost, a.Departed, a.Host, a.Note = false, true, d.Node.Host, "had finished and left"
+			if a.Lost {
+				o.explainAbsence(&a, s.Record)
 			}
 			s.Agents = append(s.Agents, a)
 		}
@@ -202,6 +203,18 @@ func (o *observer) snapshot() Snapshot {
 	})
 	s.Agents = append(s.Agents, others...)
 	return s
+}
+
+// explainAbsence corrects the state of an agent without a session if its workers had finished.
+func (o *observer) explainAbsence(a *AgentStatus, r *Record) {
+	if d := readKey[departedMember](o, departedMember{Round: r.Round, Rank: a.Rank}.key()); d != nil {
+		a.Lost, a.Departed, a.Host, a.Note = false, true, d.Node.Host, "had finished and left"
+		return
+	}
+	s := readKey[successes](o, successKey(r.Round, a.Rank))
+	if s != nil && s.isOf(r) && s.has(a.Rank) {
+		a.Lost, a.Departed, a.Note = false, true, "had finished, and its agent has ended"
+	}
 }
 
 // agent returns the state of one agent, without its rank.

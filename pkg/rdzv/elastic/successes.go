@@ -36,6 +36,11 @@ func successKey(round, rank int) string {
 	return fmt.Sprintf("%s%d/%d", prefixSucceeded, round, rank/successChunk)
 }
 
+// isOf reports whether the successes are those of a round.
+func (s *successes) isOf(r *Record) bool {
+	return s.Round == r.Round && len(r.Members) > 0 && s.Session == r.Members[0].ID
+}
+
 // has reports whether a rank of the chunk has succeeded.
 func (s *successes) has(rank int) bool {
 	at := rank % successChunk
@@ -73,8 +78,7 @@ func (l *leader) takeOverSuccesses(saved []successes) {
 	r := &l.round
 	for _, s := range saved {
 		first := s.Chunk * successChunk
-		if l.outcome != nil || len(r.members) == 0 || s.Round != l.record.Round ||
-			s.Session != l.record.Members[0].ID || s.Chunk < 0 || len(s.Bits) != successChunk/8 {
+		if l.outcome != nil || !s.isOf(&l.record) || s.Chunk < 0 || len(s.Bits) != successChunk/8 {
 			l.writes = append(l.writes, write{key: successKey(s.Round, first)})
 			continue
 		}

@@ -53,18 +53,20 @@ func TestLeaderSuccesses(t *testing.T) {
 			step{3, "c failing 1", "halt0: a c"},
 			step{4, "a ready; c ready", "round 1: a c (1), run1: a c"},
 		)},
-		{"another node is lost: the round runs again without both", jobWith(func(j *Job) { j.Min = 1 }),
+		{
+			"another node is lost: the round runs again without both", jobWith(func(j *Job) { j.Min = 1 }),
 			after(finishedAndGone,
 				step{3, "b gone; new leader", "halt0: c"},
 				step{4, "c ready", "round 1: c (0), run1: c"},
-			)},
+			),
+		},
 		{"a node that finished an earlier round has not finished this one", defaultJob(), after(threeNodeRound,
 			step{1, "a done", ""},
 			step{2, "b failing 1", "halt0: a b c"},
 			step{3, "a ready; b ready; c ready", "round 1: a b c (1), run1: a b c"},
 			step{4, "a gone; new leader", "halt1: b c"},
 		)},
-		{"what has finished, in the order of events, does not matter", defaultJob(), after(threeNodeRound,
+		{"a success that comes with a failure does not count", defaultJob(), after(threeNodeRound,
 			step{1, "a done; b failing 1", "halt0: a b c"},
 			step{2, "a gone; new leader", "halt0: b c"},
 		)},
@@ -125,6 +127,24 @@ func TestSuccessIsAnnounced(t *testing.T) {
 	want := "the round runs again although the workers of a (node rank 0) had finished: the agent there has ended, and " +
 		"a new one may take its place"
 	if diff := cmp.Diff(want, s.answerTo("b").Note); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An observer sees that a node had finished, not that it was lost.
+func TestObserverSeesSuccesses(t *testing.T) {
+	encode := func(v any) []byte { return must(encodeValue(v)) }
+	record := Record{Round: 3, Members: []RecordMember{{ID: "a"}, {ID: "b", Host: "node1"}, {ID: "c", Host: "node2"}}}
+	o := &observer{keys: map[string][]byte{
+		roundKey(3):       encode(record),
+		successKey(3, 1):  encode(successes{Round: 3, Session: "a", Bits: []byte{2}}),
+		prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
+	}}
+	want := []AgentStatus{
+		{Rank: 1, Host: "node1", Departed: true, Note: "had finished, and its agent has ended"},
+		{Rank: 2, Host: "node2", Lost: true},
+	}
+	if diff := cmp.Diff(want, o.snapshot().Agents[1:]); diff != "" {
 		t.Error(diff)
 	}
 }

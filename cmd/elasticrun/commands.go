@@ -66,8 +66,8 @@ func isSubcommand(args []string) bool {
 	if len(args) == 0 {
 		return false
 	}
-	named := func(c *cobra.Command) bool { return c.Name() == args[0] }
-	return isCompletion(args) || args[0] == "help" || slices.ContainsFunc(subcommands(), named)
+	named := func(s config.Subcommand) bool { return s.Name == args[0] }
+	return isCompletion(args) || args[0] == "help" || slices.ContainsFunc(config.Subcommands(), named)
 }
 
 // execute runs the subcommand or the launch that args ask for. internal/config parses the flags of a launch: pflag

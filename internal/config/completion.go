@@ -24,7 +24,7 @@ func Complete(args []string) Completion {
 	}
 	for _, s := range Subcommands() {
 		if len(args) > 1 && args[0] == s.Name {
-			flags := s.Flags
+			flags := s.Flags()
 			if s.Launch {
 				flags = slices.Concat(flags, Flags())
 			}

@@ -23,7 +23,7 @@ func LoadPS(args []string) (*PS, error) {
 // psCommand describes elasticrun ps.
 func psCommand() Subcommand {
 	return Subcommand{
-		Name: "ps", Short: "list the jobs on this machine", Args: "[--json]", Flags: PSFlags(),
+		Name: "ps", Short: "list the jobs on this machine", Args: "[--json]", flags: PSFlags,
 		Intro: `List your jobs on this machine, one line each: run id, script, nodes, workers, state, restarts used
 and allowed, start, launchers' pids and log folder. root sees the jobs of all users.
 `,

@@ -137,7 +137,7 @@ func Reference() string {
 	for _, command := range Subcommands() {
 		var rows strings.Builder
 		rows.WriteString(referenceHead)
-		for _, f := range command.Flags {
+		for _, f := range command.Flags() {
 			rows.WriteString(referenceRow(f))
 		}
 		fill = append(fill, "{"+command.Name+"}", rows.String())

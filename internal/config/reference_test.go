@@ -44,7 +44,7 @@ func TestHelp(t *testing.T) {
 	}
 	all := []text{{Help(), Flags()}}
 	for _, s := range Subcommands() {
-		all = append(all, text{s.Help(), s.Flags})
+		all = append(all, text{s.Help(), s.Flags()})
 	}
 	for _, tt := range all {
 		for line := range strings.Lines(tt.help) {

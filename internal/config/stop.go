@@ -26,7 +26,7 @@ func LoadStop(args []string) (*Stop, error) {
 // stopCommand describes elasticrun stop.
 func stopCommand() Subcommand {
 	return Subcommand{
-		Name: "stop", Short: "end a job on all of its nodes", Args: "[flags]", Flags: StopFlags(),
+		Name: "stop", Short: "end a job on all of its nodes", Args: "[flags]", flags: StopFlags,
 		Intro: `End a job on all of its nodes: no round begins any more, and every launcher stops its workers and
 ends with the exit code 76. With --rdzv-endpoint it is any job that this machine can reach, and
 needs the job's secret. Else it is the only job of yours on this machine, or that with --rdzv-id.

@@ -17,18 +17,25 @@ type Subcommand struct {
 	Args string
 	// Operands are words that may follow the name, for completion.
 	Operands []string
-	// Flags is the command's own flag table.
-	Flags []Flag
 	// Launch says that the command also takes a launch's command line.
 	Launch bool
+	flags  func() []Flag // nil if there are none
 }
 
-// Subcommands returns the table of commands.
+// Flags returns the command's own flag table.
+func (s Subcommand) Flags() []Flag {
+	if s.flags == nil {
+		return nil
+	}
+	return s.flags()
+}
+
+// Subcommands returns the table of commands. It makes no flag table, because each launch looks for its command here.
 func Subcommands() []Subcommand {
 	return []Subcommand{
 		{
 			Name: "explain", Short: "print what a launch would do", Args: "[--json] [flags] SCRIPT [ARGS...]",
-			Flags: withJSON("explain"), Launch: true,
+			Launch: true, flags: func() []Flag { return withJSON("explain") },
 			Intro: `Print what a launch would do, and start nothing: each setting and its source, who hosts the
 rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where
 their output goes. It writes no file and listens on no port.
@@ -39,7 +46,7 @@ elasticrun --dry-run prints the same.
 		},
 		{
 			Name: "doctor", Short: "check this machine", Args: "[--json] [flags] [SCRIPT]",
-			Flags: withJSON("doctor"), Launch: true,
+			Launch: true, flags: func() []Flag { return withJSON("doctor") },
 			Intro: `Check whether this machine is ready for a launch: interpreter and script, ports, names, the route
 to the store, disk, memory, GPUs and limits. It starts nothing but "python -c pass" and nvidia-smi.
 The launch's flags say what to check.
@@ -48,7 +55,7 @@ The launch's flags say what to check.
 `,
 		},
 		{
-			Name: "status", Short: "show what a job is doing", Args: "[flags]", Flags: StatusFlags(),
+			Name: "status", Short: "show what a job is doing", Args: "[flags]", flags: StatusFlags,
 			Intro: `Show what a job is doing: its nodes and workers, their resource use and their last lines. With
 --rdzv-endpoint it shows all nodes of a job; with --addr it shows the one node whose --status-addr
 that is. Without both it shows what runs on this machine of the only job here that is yours, or of
@@ -60,7 +67,7 @@ has no such job, or several run on this machine; 75 if nothing answers, or no jo
 		},
 		psCommand(), stopCommand(),
 		{
-			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", Flags: LogsFlags(),
+			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: LogsFlags,
 			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
 or after it.
 `,
@@ -70,7 +77,7 @@ Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or noth
 `,
 		},
 		{
-			Name: "store", Short: "run a store outside of a job", Args: "[flags]", Flags: StoreFlags(),
+			Name: "store", Short: "run a store outside of a job", Args: "[flags]", flags: StoreFlags,
 			Intro: `Run a store (torch's TCPStore) outside of a job. It also hosts the rendezvous of jobs whose
 --rdzv-endpoint it is.
 `,
@@ -80,7 +87,7 @@ at least a second later, stops it at once. Workers' keys are in memory and are l
 `,
 		},
 		{
-			Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", Flags: SimulateFlags(),
+			Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", flags: SimulateFlags,
 			Intro: `Simulate a large rendezvous on this machine: the real store and leader in this process, and real
 agents in another, each with its own connection. Only the workers are simulated. The command prints
 how long each step took and how many messages the store handled.
@@ -107,10 +114,10 @@ func (s Subcommand) Help() string {
 	switch {
 	case s.Launch:
 		b.WriteString("\nFlags, besides those of a launch (elasticrun --help):\n")
-	case len(s.Flags) > 0:
+	case len(s.Flags()) > 0:
 		b.WriteString("\nFlags:\n")
 	}
-	for _, f := range s.Flags {
+	for _, f := range s.Flags() {
 		b.WriteString(helpEntry(f))
 	}
 	if s.Outro != "" {

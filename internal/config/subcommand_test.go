@@ -50,7 +50,7 @@ func TestLoadExplain(t *testing.T) {
 func TestSubcommandTables(t *testing.T) {
 	for _, command := range Subcommands() {
 		names := map[string]bool{}
-		for _, f := range command.Flags {
+		for _, f := range command.Flags() {
 			if names[f.Name] {
 				t.Errorf("%s --%s: the name is taken", command.Name, f.Name)
 			}
@@ -66,5 +66,13 @@ func TestSubcommandTables(t *testing.T) {
 				t.Errorf("%s --%s: group %q, variables %q", command.Name, f.Name, f.Group, f.Env)
 			}
 		}
+	}
+}
+
+// TestSubcommandsCostLittle checks that looking up a command makes no flag table: every launch does it three times.
+func TestSubcommandsCostLittle(t *testing.T) {
+	const most = 20 // a flag table takes hundreds
+	if n := testing.AllocsPerRun(10, func() { Subcommands() }); n > most {
+		t.Errorf("%v allocations, want at most %d", n, most)
 	}
 }

@@ -23,7 +23,7 @@ type Options struct {
 func Pages(o Options) (map[string]string, error) {
 	names := []string{"elasticrun"}
 	for _, s := range config.Subcommands() {
-		if len(s.Flags) > 0 {
+		if len(s.Flags()) > 0 {
 			names = append(names, "elasticrun-"+s.Name)
 		}
 	}
@@ -33,7 +33,7 @@ func Pages(o Options) (map[string]string, error) {
 	}
 	pages := map[string]string{"elasticrun.1": launch}
 	for _, s := range config.Subcommands() {
-		if len(s.Flags) == 0 {
+		if len(s.Flags()) == 0 {
 			continue
 		}
 		if pages["elasticrun-"+s.Name+".1"], err = commandPage(o, s); err != nil {
@@ -135,7 +135,7 @@ func commandPage(o Options, s config.Subcommand) (string, error) {
 		p.text(paragraph)
 	}
 	p.section("OPTIONS")
-	p.flags(s.Flags, false)
+	p.flags(s.Flags(), false)
 	if strings.Contains(o.ExitCodes, "\n## elasticrun "+s.Name+"\n") {
 		codes, err := exitCodes(o.ExitCodes, "elasticrun "+s.Name)
 		if err != nil {

@@ -126,7 +126,7 @@ func testArchive(t *testing.T, dist string) {
 	}
 	pages := []string{"man/man1/elasticrun.1"}
 	for _, s := range config.Subcommands() {
-		if len(s.Flags) > 0 {
+		if len(s.Flags()) > 0 {
 			pages = append(pages, "man/man1/elasticrun-"+s.Name+".1")
 		}
 	}

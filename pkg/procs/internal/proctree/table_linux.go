@@ -135,8 +135,9 @@ func listedChildPIDs() ([]int, error) {
 		return nil, fmt.Errorf("look for children: %w", err)
 	}
 	var pids []int
+	buffer := bytes.NewBuffer(make([]byte, 0, 64<<10))
 	for _, t := range threads {
-		data, err := readWhole("/proc/self/task/" + t.Name() + "/children")
+		data, err := readWhole("/proc/self/task/"+t.Name()+"/children", buffer)
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrNotExist) && t.Name() == strconv.Itoa(os.Getpid()):
@@ -153,16 +154,17 @@ func listedChildPIDs() ([]int, error) {
 	return pids, nil
 }
 
-// readWhole reads a file of /proc in one system call if possible, because entries may move between two.
-func readWhole(path string) ([]byte, error) {
+// readWhole reads a file of /proc in one system call if possible, because entries may move between two. What it returns
+// is valid until buffer is used again.
+func readWhole(path string, buffer *bytes.Buffer) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	data := bytes.NewBuffer(make([]byte, 0, 64<<10))
-	_, err = data.ReadFrom(f)
-	return data.Bytes(), err
+	buffer.Reset()
+	_, err = buffer.ReadFrom(f)
+	return buffer.Bytes(), err
 }
 
 func scanChildPIDs() ([]int, error) {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"io"
+	"os"
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/sdnotify"
 	"github.com/elasticrun/elasticrun/internal/storeserver"
 )
 
@@ -20,7 +22,11 @@ func runStore(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	manager, err := sdnotify.Find(os.LookupEnv, os.Getpid())
+	if err != nil {
+		cfg.Warnings = append(cfg.Warnings, err.Error()+"; the service manager is not notified")
+	}
 	ctx, signals := handleSignals(storeSignals(), storeSignals(), cfg.Grace, nil)
 	defer signals.stop()
-	return storeserver.Serve(ctx, signals.urgent, cfg, version, stdout)
+	return storeserver.Serve(ctx, signals.urgent, cfg, version, stdout, manager)
 }

@@ -421,7 +421,7 @@ func TestStoreLeavesNoGoroutine(t *testing.T) {
 			urgent := make(chan struct{})
 			r, w := io.Pipe()
 			ended := make(chan error, 1)
-			go func() { ended <- storeserver.Serve(ctx, urgent, cfg, "test", w) }()
+			go func() { ended <- storeserver.Serve(ctx, urgent, cfg, "test", w, nil) }()
 			ready, err := bufio.NewReader(r).ReadString('\n')
 			if err != nil {
 				t.Fatal(err)

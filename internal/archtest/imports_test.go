@@ -28,7 +28,7 @@ var rules = map[string]rule{
 			"internal/backends", "internal/caller", "internal/config", "internal/doctor", "internal/jobs", "internal/launch", "internal/listen",
 			"internal/logging",
 			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
-			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
+			"internal/sdnotify", "internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
 			"pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
 			"pkg/workerlog",
 		},
@@ -132,7 +132,7 @@ var rules = map[string]rule{
 	"internal/storeserver": {
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/httpserver", "internal/listen", "internal/logging",
-			"pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/elastic",
+			"internal/sdnotify", "pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/elastic",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "elasticrun store serves jobs and takes part in none",
@@ -208,6 +208,7 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "sessions use CLOCK_BOOTTIME, which package time lacks",
 	},
+	"internal/sdnotify":  {why: "it reports to a service manager and does not know which service this is"},
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {

@@ -5,6 +5,7 @@
 //	coordination    the agents' store and the leaders     (coordination.go)
 //	memoryShares    divides --max-memory                  (memory.go)
 //	health          GET /healthz                          (health.go)
+//	feedWatchdog    the service manager's watchdog        (watchdog.go)
 //
 // The package starts no worker and takes part in no job. Serve may run once in a process, because it limits the heap of
 // the whole process.

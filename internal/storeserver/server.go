@@ -14,15 +14,17 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/sdnotify"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such
 // a stop, and the cause of ctx if urgent was closed and made it stop at once. It prints one line to stdout when it is
-// ready.
+// ready, and notifies manager, which may be nil.
 func Serve(
 	ctx context.Context, urgent <-chan struct{}, cfg *config.Store, version string, stdout io.Writer,
+	manager *sdnotify.Manager,
 ) error {
 	log, lines := logging.New(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
@@ -45,15 +47,15 @@ func Serve(
 		Agents: agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
 	})
 	ready := fmt.Sprintf("store listening on %s", listener.Addr())
+	health := newHealth(agents.addMemory(server.Stats), ctx.Done())
+	health.failed = agents.server.Ended()
 	if cfg.Health != nil {
 		healthListener, err := listen.On(ctx, "--health", *cfg.Health)
 		if err != nil {
 			_ = listener.Close()
 			return err
 		}
-		answers := newHealth(agents.addMemory(server.Stats), ctx.Done())
-		answers.failed = agents.server.Ended()
-		stop := answers.serve(healthListener, log) //nolint:contextcheck // Close bounds itself, after ctx has ended
+		stop := health.serve(healthListener, log) //nolint:contextcheck // Close bounds itself, after ctx has ended
 		defer stop()
 		ready += fmt.Sprintf(" health on http://%s%s", healthListener.Addr(), healthPath)
 	}
@@ -62,6 +64,8 @@ func Serve(
 	if _, err := fmt.Fprintln(stdout, ready); err != nil {
 		log.Warn().Err(err).Msg(ready)
 	}
+	notify(manager, log, sdnotify.Ready, "STATUS="+ready)
+	defer feedWatchdog(manager.WatchdogTimeout(), health, func() { notify(manager, log, sdnotify.Alive) })()
 	select {
 	case err := <-served: // a defect
 		_ = server.Close()
@@ -69,6 +73,7 @@ func Serve(
 	case <-ctx.Done():
 	case <-agents.server.Ended():
 	}
+	notify(manager, log, sdnotify.Stopping)
 	failure := agents.failure(cfg)
 	err = errors.Join(failure, stopStore(ctx, urgent, server, cfg.Grace, log, cmp.Or(failure, context.Cause(ctx))))
 	if failed := <-served; !errors.Is(failed, kvstore.ErrClosed) {

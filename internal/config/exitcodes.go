@@ -33,8 +33,8 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonClosed, ReasonNodeLost, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput,
-		ReasonInternal, ReasonNothingStarted,
+		ReasonRendezvous, ReasonClosed, ReasonNodeLost, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished,
+		ReasonOutput, ReasonInternal, ReasonNothingStarted,
 	}
 }
 

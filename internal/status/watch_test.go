@@ -22,8 +22,10 @@ import (
 func seenJob() elastic.Snapshot {
 	answer, _ := json.Marshal(Snapshot{Schema: 1, State: Running})
 	return elastic.Snapshot{
-		Job:    &elastic.Job{MaxRestarts: 3},
-		Record: &elastic.Record{Round: 5, Restarts: 1, Members: []elastic.RecordMember{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}, {Nproc: 1}}},
+		Job: &elastic.Job{MaxRestarts: 3},
+		Record: &elastic.Record{
+			Round: 5, Restarts: 1, Members: []elastic.RecordMember{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}, {Nproc: 1}},
+		},
 		Agents: []elastic.AgentStatus{
 			{Rank: 0, Host: "a", Nproc: 2, Status: answer},
 			{Rank: 1, Host: "b", Nproc: 2, Status: []byte("no JSON")},

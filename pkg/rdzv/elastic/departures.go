@@ -12,8 +12,8 @@ import (
 // A node whose workers have all exited with 0 waits at the exit barrier for the others. When its agent does not want to
 // wait any longer, it asks to depart (Report.Departing). The leader grants that only while the round runs, and records
 // it before it answers, so that a later leader knows it too. From then on the node's success stands: the round cannot
-// be run again, because the node is gone. If a worker of the others fails, the job has failed; if one of them is lost, it
-// ends with rdzv.EndNodeLost.
+// be run again, because the node is gone. If a worker of the others fails, the job has failed. If another node is lost,
+// the job ends with rdzv.EndNodeLost.
 
 // departedMember is what the leader records of a member that has departed.
 type departedMember struct {

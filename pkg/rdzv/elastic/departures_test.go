@@ -265,8 +265,10 @@ func TestRerunAfterDeparture(t *testing.T) {
 			step{3, "b gone; c gone; a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
 		)},
 		{"a lost pod is started again", defaultJob(), []step{
-			{0, "a ready +launch=L +restarts; b ready +launch=L +restarts; c ready +launch=L +restarts",
-				"job, round 0: a b c (0), run0: a b c"},
+			{
+				0, "a ready +launch=L +restarts; b ready +launch=L +restarts; c ready +launch=L +restarts",
+				"job, round 0: a b c (0), run0: a b c",
+			},
 			{1, "a done +departing", "departed 0/0, depart: a"},
 			{4, "a gone; b gone; new leader", "halt0: c"},
 			{5, "c ready", "result: node_lost, forget job, forget departed/0/0, end: c"},

@@ -57,6 +57,8 @@ type ending struct {
 	outcome *rdzv.Outcome // the job has ended
 	late    *rdzv.Late    // set if the job had ended before this agent came
 	err     error         // this agent cannot take part
+	// replaced says, with err, that another agent has come for the node.
+	replaced bool
 
 	departed bool   // it has left the exit barrier with success
 	others   string // who still ran, one line; empty if the leader has not confirmed the departure
@@ -270,7 +272,7 @@ func (m *member) evaluate(now time.Duration) {
 		m.over = &ending{err: refusal(a)}
 		m.stopWorkers(now, a.Note, -1)
 	case Replace:
-		m.over = &ending{err: fmt.Errorf("%w: %s", rdzv.ErrConnection, a.Note)}
+		m.over = &ending{err: fmt.Errorf("%w: %s", rdzv.ErrConnection, a.Note), replaced: true}
 		m.stopWorkers(now, a.Note, 0)
 	case Depart:
 		if m.mayDepart() && m.report.Departing && a.Fence.Round == m.fence.Round {

@@ -10,15 +10,9 @@ import (
 
 // While too few nodes have come, the leader says which ones are missing, and what it knows of the reason.
 
-// missingNodes continues "2 of 3 nodes have joined". It is empty if nothing is known of the others.
+// missingNodes and its parts, each of which may be empty, continue "2 of 3 nodes have joined".
 func (l *leader) missingNodes() string {
-	text := l.missingRanks()
-	for _, reason := range []string{l.ranksGivenTwice(), l.goneMembers(), l.unknownMembers()} {
-		if reason != "" {
-			text += "; " + reason
-		}
-	}
-	return text
+	return l.missingRanks() + l.ranksGivenTwice() + l.goneMembers() + l.unknownMembers()
 }
 
 // ranksGivenTwice names the nodes of a job with static ranks that cannot be in a round, because another node has the
@@ -47,7 +41,7 @@ func (l *leader) ranksGivenTwice() string {
 	if len(texts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s: give each node its own --node-rank from 0 to %d", joinSome(texts, ", "), l.job.Max-1)
+	return fmt.Sprintf("; %s: give each node its own --node-rank from 0 to %d", joinSome(texts, ", "), l.job.Max-1)
 }
 
 // goneMembers says what has become of the members of the last round that have not come back; empty if there are none.
@@ -65,20 +59,23 @@ func (l *leader) goneMembers() string {
 			gone = append(gone, l.nodeOf(rank)+" has left")
 		}
 	}
-	text := joinSome(gone, ", ")
-	if len(finished) > 0 {
-		text += "; " + joinSome(finished, ", ") + " had finished and may have left with success; whether it comes back is not " +
-			"known: if it has left, start the job again on all nodes"
+	text := ""
+	if len(gone) > 0 {
+		text = "; " + joinSome(gone, ", ")
 	}
-	return strings.TrimPrefix(text, "; ")
+	if len(finished) > 0 {
+		text += "; " + joinSome(finished, ", ") + " had finished and may have left with success; whether it comes back is " +
+			"not known: if it has left, start the job again on all nodes"
+	}
+	return text
 }
 
 // unknownMembers says that an earlier store of the run had members that this one does not know; empty if it had none.
 func (l *leader) unknownMembers() string {
 	for _, p := range l.participants.byID {
 		if p.report.Earlier && !l.hasRound {
-			return "nodes that had finished before the job lost its store may have left with success: if so, start the job " +
-				"again on all nodes"
+			return "; nodes that had finished before the job lost its store may have left with success: if so, start the " +
+				"job again on all nodes"
 		}
 	}
 	return ""

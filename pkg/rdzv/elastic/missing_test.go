@@ -1,9 +1,12 @@
 package elastic
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // TestGivenUp checks what a job says of the nodes that it lacked.
@@ -89,5 +92,20 @@ func TestReplaced(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Advice against the loss of the store is not for an agent that another one has replaced.
+func TestAdviceIsForLostStores(t *testing.T) {
+	h, m := New(Options{Advice: "use another store"}), newMember(memberOptions{}, 0)
+	m.handleAnswer(0, Answer{Kind: Replace, Note: "another agent has come"})
+	for _, tt := range []struct {
+		over    *ending
+		advised bool
+	}{{m.over, false}, {&ending{err: rdzv.ErrConnection}, true}} {
+		h.over = tt.over
+		if err := h.ending(); strings.Contains(err.Error(), "another store") != tt.advised {
+			t.Error(err)
+		}
 	}
 }

@@ -243,8 +243,8 @@ func (l *leader) replacedBy(old *participant) string {
 	case host == node.Host:
 		return fmt.Sprintf("another agent has come with the same node rank, %d, on %s", node.Hint, host)
 	}
-	return fmt.Sprintf("another agent has come with the same node rank, %d, on %s, not on %s: if both are nodes of the job, "+
-		"give each node its own --node-rank", node.Hint, host, node.Host)
+	return fmt.Sprintf("another agent has come with the same node rank, %d, on %s, not on %s: if both are nodes of the "+
+		"job, give each node its own --node-rank", node.Hint, host, node.Host)
 }
 
 // mayHaveWorkers reports whether workers of the agent may run, or whether the agent has yet to confirm that the workers

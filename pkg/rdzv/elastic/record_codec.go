@@ -16,8 +16,8 @@ import (
 // A record is one value in the store, so that it is written as a whole or not at all. The record of a job of common
 // size is JSON, which people can read. A record larger than plainRecord is compressed, because a commit holds at most
 // coord.MaxCommit bytes: of 12,000 nodes, each takes 120 bytes as JSON and 50 compressed, most of them random. A
-// compressed record lists losses by rank, so that it has no identity twice. If it is still too large, the hosts are left
-// out, which are only for people, and then the losses: the job is worth more than the memory of lost nodes.
+// compressed record lists losses by rank, so that it has no identity twice. If it is still too large, the hosts are
+// left out, which are only for people, and then the losses: the job is worth more than the memory of lost nodes.
 
 const (
 	plainRecord = 64 << 10

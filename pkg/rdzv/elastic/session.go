@@ -264,7 +264,7 @@ func (h *Handler) ending() error {
 		return errDeparted
 	case h.over.outcome != nil:
 		return &rdzv.EndedError{Outcome: *h.over.outcome, Late: h.over.late}
-	case h.opts.Advice != "" && errors.Is(h.over.err, rdzv.ErrConnection):
+	case h.opts.Advice != "" && errors.Is(h.over.err, rdzv.ErrConnection) && !h.over.replaced:
 		return fmt.Errorf("%w (%s)", h.over.err, h.opts.Advice)
 	default:
 		return h.over.err

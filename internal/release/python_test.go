@@ -4,7 +4,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
@@ -49,5 +54,49 @@ func TestPythonLaunch(t *testing.T) {
 			}
 			t.Logf("%s", out)
 		})
+	}
+}
+
+var codeBlock = regexp.MustCompile("(?ms)^```(python|text)\n(.*?)^```$")
+
+// TestPythonPage runs the examples of docs/python.md. A program's first line is its name. Its output follows.
+func TestPythonPage(t *testing.T) {
+	env, _ := pythonEnvironment(t)
+	dir, last, ran := t.TempDir(), "", 0
+	for _, block := range codeBlock.FindAllStringSubmatch(read(t, "../../docs", "python.md"), -1) {
+		kind, text := block[1], block[2]
+		if kind == "python" {
+			first, _, _ := strings.Cut(text, "\n")
+			last = strings.TrimPrefix(first, "# ")
+			if err := os.WriteFile(filepath.Join(dir, last), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "python3", last)
+		cmd.Env, cmd.Dir = env, dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%s: %v", last, err)
+		}
+		lines := func(s string) []string { return slices.Sorted(strings.SplitSeq(s, "\n")) } // workers write in any order
+		if diff := cmp.Diff(lines(text), lines(string(out))); diff != "" {
+			t.Errorf("%s prints (-page +output):\n%s", last, diff)
+		}
+		ran++
+	}
+	if ran < 3 {
+		t.Errorf("only %d examples", ran)
+	}
+}
+
+// TestPythonTorch launches a function that communicates by torch.
+func TestPythonTorch(t *testing.T) {
+	env, _ := pythonEnvironment(t, "PYTHON_EXEC="+testenv.Torch(t, "1.13"), "OMP_NUM_THREADS=1")
+	cmd := exec.CommandContext(t.Context(), "python3", "-c",
+		"import elasticrun, jobs; print(elasticrun.launch(jobs.reduce, (5,), nproc_per_node=2))")
+	cmd.Env, cmd.Dir = env, t.TempDir()
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "{0: 11.0, 1: 11.0}\n" {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -21,6 +21,10 @@ WAY_ON = (
 )
 
 
+# The workers' interpreter may be older than this one.
+PROTOCOL = 4
+
+
 def main_script() -> Optional[dict[str, str]]:
     """Returns how a worker can import this process's main module; None if it cannot."""
     main = sys.modules.get("__main__")
@@ -71,7 +75,7 @@ def dump(function: Any, args: Any, kwargs: Any) -> tuple[str, bytes]:
         raise TypeError("launch(): args must be a tuple of the function's arguments, not %r" % (args,))
     call = (function, tuple(args), dict(kwargs or {}))
     buffer = io.BytesIO()
-    pickler = Pickler(buffer, pickle.HIGHEST_PROTOCOL)
+    pickler = Pickler(buffer, PROTOCOL)
     try:
         pickler.dump(call)
     except Exception as error:
@@ -79,6 +83,8 @@ def dump(function: Any, args: Any, kwargs: Any) -> tuple[str, bytes]:
     main = main_script() if pickler.uses_main else None
     setup = {
         "sys_path": [os.path.abspath(p) for p in sys.path],
+        "interpreter": (sys.version, sys.prefix),
+        "prefixes": sorted({sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}),
         "argv": list(sys.argv),
         "main": main,
         "name": function.__qualname__,
@@ -86,7 +92,7 @@ def dump(function: Any, args: Any, kwargs: Any) -> tuple[str, bytes]:
     module = function.__module__
     if module == "__main__" and main:
         module = main.get("module") or os.path.splitext(os.path.basename(main["path"]))[0]
-    return module + "." + function.__qualname__, pickle.dumps(setup) + buffer.getvalue()
+    return module + "." + function.__qualname__, pickle.dumps(setup, PROTOCOL) + buffer.getvalue()
 
 
 def culprit(call: Any) -> str:
@@ -95,7 +101,7 @@ def culprit(call: Any) -> str:
     named += [("argument " + name, value) for name, value in call[2].items()]
     for name, value in named:
         try:
-            Pickler(io.BytesIO(), pickle.HIGHEST_PROTOCOL).dump(value)
+            Pickler(io.BytesIO(), PROTOCOL).dump(value)
         except Exception:
             return name
     return "the function"

@@ -14,7 +14,7 @@ def main():
     with open(os.path.join(folder, "call"), "rb") as f:
         setup = pickle.load(f)
         data = f.read()
-    sys.path[:], sys.argv[:] = setup["sys_path"], setup["argv"]
+    sys.path[:], sys.argv[:] = search_path(setup), setup["argv"]
     try:
         import faulthandler
 
@@ -28,6 +28,14 @@ def main():
         files.write("value", dump(value, setup["name"]))
     except Exception as error:
         sys.exit(fail(error, files))
+
+
+def search_path(setup):
+    """Returns the caller's sys.path. Another interpreter has libraries of its own in place of the caller's."""
+    if setup["interpreter"] == (sys.version, sys.prefix):
+        return setup["sys_path"]
+    libraries = tuple(os.path.join(prefix, "lib") for prefix in setup["prefixes"])
+    return [p for p in setup["sys_path"] if not p.startswith(libraries)] + sys.path[1:]
 
 
 class Files:
@@ -75,7 +83,7 @@ def call(function, args, kwargs):
 def dump(value, name):
     """Returns the pickled return value."""
     try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(value, 4)
     except Exception as error:
         raise TypeError("the return value of %s cannot be pickled: %s" % (name, error)) from None
 
@@ -90,12 +98,12 @@ def fail(error, files):
         frames = frames.tb_next
     text = "".join(traceback.format_exception(type(error), error, frames))
     try:
-        pickled = pickle.dumps(error)
+        pickled = pickle.dumps(error, 4)
         pickle.loads(pickled)
     except Exception:
         pickled = b""
     try:
-        files.write("error", pickle.dumps((text, pickled)))
+        files.write("error", pickle.dumps((text, pickled), 4))
         write_error_file(error, text)
     except OSError as problem:
         print("elasticrun: the error of rank %s could not be recorded: %s" % (files.rank, problem), file=sys.stderr)

@@ -32,8 +32,11 @@ func unknownVariables(environ []string) []string {
 		if near := nearest.Of(pet, known); near != "" {
 			problem += "; the nearest is " + petPrefix + near
 		}
+		upper := strings.ToUpper(pet)
 		if f, ok := findFlag(Flags(), strings.ToLower(pet)); ok && len(f.Env) == 0 {
 			problem = "--" + f.Name + " has no variable, so it is ignored"
+		} else if slices.Contains(known, upper) {
+			problem = "it is ignored, because torchrun's variables are in upper case: " + petPrefix + upper
 		}
 		warnings = append(warnings, printable.Quote(name)+": "+problem)
 	}

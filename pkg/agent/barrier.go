@@ -29,7 +29,7 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 		return nil, context.Cause(ctx)
 	case err == nil && stop == nil:
 		if others {
-			a.log.Info().Stringer("waited", waited).Msg("the exit barrier is over")
+			a.log.Info().Stringer("waited", waited).Msg("the wait at the exit barrier is over")
 		}
 		return nil, nil
 	case err == nil, errors.As(err, new(*rdzv.EndedError)):

@@ -51,7 +51,7 @@ func TestExitBarrier(t *testing.T) {
 			waits: 3 * time.Second,
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 5m0s for the other nodes to finish",
-				"INF the exit barrier is over waited=3s",
+				"INF the wait at the exit barrier is over waited=3s",
 			},
 		},
 		{

@@ -127,7 +127,8 @@ func (x *terminal) end() int {
 func TestBreakpoint(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--tee=3"}} {
 		t.Run(strings.Join(append(flags, "breakpoint"), " "), func(t *testing.T) {
-			x := startTerminal(t, "loss = 20\nbreakpoint()\nprint('went', 'on')\n", flags...)
+			x := startTerminal(t, "import sys\nprint('a terminal:', sys.stdout.isatty())\nloss = 20\nbreakpoint()\nprint('went', 'on')\n", flags...)
+			x.expect("a terminal: False")
 			x.expect("(Pdb) ")
 			x.press("p loss + 1\n")
 			x.expect("21")

@@ -159,6 +159,8 @@ func TestRunErrors(t *testing.T) {
 		script []func(*fakeGroup)
 		is     error
 		state  WorkerState
+		// failures is how many failures of the last round the result has
+		failures int
 	}{
 		{
 			name:   "first rendezvous times out",
@@ -169,7 +171,7 @@ func TestRunErrors(t *testing.T) {
 			name:   "rendezvous is lost at a restart",
 			change: func(b *harness) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrConnection, 1 },
 			script: []func(*fakeGroup){exits(procs.Exit{LocalRank: 0, Code: 1})},
-			is:     rdzv.ErrConnection, state: Stopped,
+			is:     rdzv.ErrConnection, state: Stopped, failures: 1,
 		},
 		{
 			name:   "workers cannot be launched",
@@ -179,7 +181,7 @@ func TestRunErrors(t *testing.T) {
 		{
 			name:   "a process does not die before a restart",
 			script: []func(*fakeGroup){func(g *fakeGroup) { g.stopErr = boom; g.exit(procs.Exit{LocalRank: 1, Code: 1}) }},
-			is:     boom, state: Unknown,
+			is:     boom, state: Unknown, failures: 1,
 		},
 	}
 	for _, tt := range tests {
@@ -188,9 +190,12 @@ func TestRunErrors(t *testing.T) {
 			if tt.change != nil {
 				tt.change(b)
 			}
-			_, err := b.agent.Run(t.Context())
+			r, err := b.agent.Run(t.Context())
 			if !errors.Is(err, tt.is) {
 				t.Errorf("error %v, want %v", err, tt.is)
+			}
+			if len(r.Failures) != tt.failures {
+				t.Errorf("failures of the last round: %+v, want %d", r.Failures, tt.failures)
 			}
 			if b.state() != tt.state {
 				t.Errorf("group left %v, want %v", b.state(), tt.state)

@@ -122,12 +122,16 @@ func (l *leader) hostOf(rank int) string {
 	if m := &l.round.members[rank]; m.node != nil {
 		return m.node.Host
 	}
-	return cmp.Or(l.record.Members[rank].Host, fmt.Sprintf("the node of node rank %d", rank))
+	return cmp.Or(l.record.Members[rank].Host, fmt.Sprintf("node rank %d", rank))
 }
 
 // nodeOf names a member for people if several members may be on one host.
 func (l *leader) nodeOf(rank int) string {
-	return fmt.Sprintf("%s (node rank %d)", l.hostOf(rank), rank)
+	name := fmt.Sprintf("node rank %d", rank)
+	if host := l.hostOf(rank); host != name {
+		return fmt.Sprintf("%s (%s)", host, name)
+	}
+	return name
 }
 
 // assignRanks answers all active members of the recorded round with their place in it.

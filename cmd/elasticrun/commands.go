@@ -80,6 +80,12 @@ func execute(args []string, lifeline *guard.Lifeline) int {
 		writeCompletions(os.Stdout, args)
 		return 0
 	}
+	if args[0] == "help" && len(args) > 1 && !isSubcommand(args[1:]) {
+		return failUsage(&config.UsageError{
+			Where:   fmt.Sprintf("%q", args[1]),
+			Problem: "elasticrun has no command of this name; " + config.NearestCommand(args[1]),
+		})
+	}
 	root := &cobra.Command{
 		Use:               "elasticrun [flags] script [args]",
 		SilenceUsage:      true,

@@ -99,6 +99,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/caller",
 			"internal/config",
+			"internal/nearest",
 			"internal/scheduler",
 			"internal/topology",
 			"pkg/agent",

@@ -88,7 +88,7 @@ func New(ctx context.Context, cfg *config.Config, o Options, id *elastic.Identit
 	params := parameters(cfg.Rendezvous, cfg.RunID, cfg.MinNodes, cfg.MaxNodes)
 	handler, err := backends.New(ctx, params, options(cfg, o, id))
 	if err != nil {
-		return nil, &config.UsageError{Where: "--rdzv-backend=" + cfg.Rendezvous.Backend, Problem: err.Error()}
+		return nil, &config.UsageError{Where: cfg.Where("rdzv-backend"), Problem: err.Error()}
 	}
 	return handler, nil
 }

@@ -223,13 +223,19 @@ func (p *argParser) long(name string) (Flag, error) {
 }
 
 func (p *argParser) unknown(arg, name string) error {
+	name = underscoreToDash(name)
 	names := make([]string, len(p.flags))
+	launch := false
 	for i, f := range p.flags {
 		names[i] = f.Name
+		launch = launch || f.Name == "nproc-per-node"
 	}
-	problem := "unknown flag; " + p.hint
-	if near := nearest.Of(underscoreToDash(name), names); near != "" {
-		problem = "unknown flag; the nearest is --" + near
+	hint := p.hint
+	if near := nearest.Of(name, names); near != "" {
+		hint = "the nearest is --" + near
 	}
-	return &UsageError{Where: printable.Quote(arg), Problem: problem}
+	if advice := foreignAdvice(name); advice != "" && launch {
+		hint = advice
+	}
+	return &UsageError{Where: printable.Quote(arg), Problem: "unknown flag; " + hint}
 }

@@ -147,7 +147,7 @@ func TestSplitArgsRefuses(t *testing.T) {
 		{"--log-lev=info s.py", "--log-lev: unknown flag; --log-level must be written in full"},
 		{"--exit_code=1 s.py", "--exit_code: unknown flag; --exit-code-map must be written in full"},
 		{"--vers", "--vers: unknown flag; --version must be written in full"},
-		{"--nodes=2 s.py", "--nodes: unknown flag; the nearest is --nnodes"},
+		{"--nodes=2 s.py", "--nodes: unknown flag; --nnodes is the number of nodes"},
 		{"--nproc-per-nodes=2 s.py", "--nproc-per-nodes: unknown flag; the nearest is --nproc-per-node"},
 		{"--max_restart_count 2 s.py", "--max_restart_count: unknown flag; the nearest is --max-restarts"},
 		{

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"syscall"
 	"time"
 
@@ -120,6 +121,21 @@ type Config struct {
 	Settings []Setting
 	// Warnings are one line each; the launcher logs them before it starts.
 	Warnings []string
+}
+
+// Where names the setting of a flag as the user wrote it, for errors that only its use shows: "ELASTICRUN_REPORT=FILE"
+// if the variable set it, and "--report" if nobody did.
+func (c *Config) Where(flag string) string { return c.setting(flag).Where() }
+
+// Given reports whether the user set the flag, as opposed to a scheduler or the default.
+func (c *Config) Given(flag string) bool { return c.setting(flag).Given() }
+
+func (c *Config) setting(flag string) Setting {
+	i := slices.IndexFunc(c.Settings, func(s Setting) bool { return s.Name == flag })
+	if i < 0 {
+		return Setting{Name: flag}
+	}
+	return c.Settings[i]
 }
 
 // Command returns the program of every worker and its arguments, as torchrun builds them: python -u [-m] SCRIPT

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -65,8 +66,23 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	for _, s := range settings {
 		c.Settings = append(c.Settings, r.settings[s.Name].redacted())
 	}
+	r.warnMisplaced(c.ScriptArgs)
 	c.Warnings = r.printableWarnings()
 	return c, nil
+}
+
+// warnMisplaced warns of the launcher's flags among the script's arguments, where torchrun leaves them to the script
+// too.
+func (r *reader) warnMisplaced(args []string) {
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		long, ok := strings.CutPrefix(name, "--")
+		if flag := underscoreToDash(long); ok && slices.Contains(misplacedFlags(), flag) && !r.given(flag) {
+			r.warnings = append(r.warnings,
+				name+" follows the script, so it is an argument of the script; flags of elasticrun go before the script")
+			return
+		}
+	}
 }
 
 // readProcs turns --nproc-per-node into a number of workers.

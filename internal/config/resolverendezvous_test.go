@@ -375,7 +375,7 @@ func TestRendezvousRefuses(t *testing.T) {
 		{
 			[]string{"--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=http://h:1"},
 			nil,
-			`--rdzv-endpoint=http://h:1: "http://h" is not a host name or an address`,
+			`--rdzv-endpoint=http://h:1: "http://h" is a URL: write HOST:PORT only`,
 		},
 	}
 	for _, tt := range tests {

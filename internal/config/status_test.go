@@ -75,7 +75,7 @@ func TestLoadStatusRefuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"--rdzv-backend=c10d":                   "--rdzv-backend=c10d: needs --rdzv-endpoint",
 		"--rdzv-id=a/b":                         "--rdzv-id=a/b: must not be empty or contain a slash",
-		"--addr=9000":                           "--addr=9000: the port is missing",
+		"--addr=9000":                           "--addr=9000: 9000 is a port without a host: write HOST:9000, such as 127.0.0.1:9000",
 		"--addr=:0":                             "--addr=:0: needs the port",
 		"--addr=:1 --rdzv-endpoint=x":           "--rdzv-endpoint=x: cannot be combined with --addr",
 		"--rdzv-endpoint=x:y":                   `--rdzv-endpoint=x:y: the port "y"`,

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/nearest"
 )
 
 // Subcommand is a command besides the launch. Its name is a command only as the first argument.
@@ -105,6 +107,19 @@ and files.
 		},
 		{Name: "version", Short: "show the version", Intro: "Show the version.\n"},
 	}
+}
+
+// NearestCommand returns which command a misspelled name was likely meant to be: "did you mean elasticrun status?", or
+// else where the commands are listed.
+func NearestCommand(name string) string {
+	var names []string
+	for _, s := range Subcommands() {
+		names = append(names, s.Name)
+	}
+	if near := nearest.Of(name, names); near != "" {
+		return "did you mean elasticrun " + near + "?"
+	}
+	return "elasticrun --help lists them"
 }
 
 // Help returns the text of elasticrun NAME --help, at most 100 columns wide.

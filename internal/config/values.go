@@ -104,6 +104,8 @@ type nodeRange struct{ low, high int }
 func parseNodes(s string) (nodeRange, error) {
 	low, high, err := parseRange(s, ":", between(1, maxNodes))
 	switch {
+	case err != nil && strings.LastIndexByte(s, '-') > 0:
+		return nodeRange{}, fmt.Errorf("must be N or MIN:MAX, with a colon, each a whole number between 1 and %d", maxNodes)
 	case err != nil:
 		return nodeRange{}, fmt.Errorf("must be N or MIN:MAX, each a whole number between 1 and %d", maxNodes)
 	case low > high:

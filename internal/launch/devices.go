@@ -34,7 +34,9 @@ func virtualDevices(cfg *config.Config) (xpus []string, err error) {
 	if !cfg.VirtualLocalRank {
 		return nil, nil
 	}
-	refuse := func(problem string) error { return &config.UsageError{Where: "--virtual-local-rank", Problem: problem} }
+	refuse := func(problem string) error {
+		return &config.UsageError{Where: cfg.Where("virtual-local-rank"), Problem: problem}
+	}
 	gpus, err := topology.KnownGPUs(topology.GPUOptions{Kind: GPUKind(cfg)})
 	if bad := (*topology.VariableError)(nil); errors.As(err, &bad) {
 		return nil, refuse(bad.Error())

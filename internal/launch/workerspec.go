@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -25,6 +26,9 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 			return agent.WorkerSpec{}, err
 		}
 	}
+	if doubt := scriptDoubt(cfg); doubt != "" {
+		cfg.Warnings = append(cfg.Warnings, doubt)
+	}
 	xpus, err := virtualDevices(cfg)
 	if err != nil {
 		return agent.WorkerSpec{}, err
@@ -45,7 +49,7 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 		return spec, nil
 	}
 	if spec.CPUs, err = numaBinding(ctx, cfg); err != nil {
-		return agent.WorkerSpec{}, &config.UsageError{Where: "--numa-binding=" + cfg.NumaBinding, Problem: err.Error()}
+		return agent.WorkerSpec{}, &config.UsageError{Where: cfg.Where("numa-binding"), Problem: err.Error()}
 	}
 	return spec, nil
 }
@@ -56,10 +60,17 @@ func CheckScript(cfg *config.Config) error {
 	if cfg.Module || cfg.Script == "-" {
 		return nil
 	}
-	if err := unix.Access(cfg.Script, unix.R_OK); err != nil {
-		return &config.UsageError{Where: fmt.Sprintf("script %q", cfg.Script), Problem: "cannot be read: " + err.Error()}
+	err := unix.Access(cfg.Script, unix.R_OK)
+	if err == nil {
+		return nil
 	}
-	return nil
+	problem := "cannot be read: " + err.Error()
+	if errors.Is(err, unix.ENOENT) {
+		if advice := missingScript(cfg.Script, cfg.ScriptArgs); advice != "" {
+			problem += "; " + advice
+		}
+	}
+	return &config.UsageError{Where: fmt.Sprintf("script %q", cfg.Script), Problem: problem}
 }
 
 // numaBinding returns the CPUs of every worker. It runs before anything is started, so that a machine that cannot bind
@@ -91,7 +102,7 @@ func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 func LogDirError(cfg *config.Config, err error) error {
 	bad := &config.UsageError{Problem: err.Error()}
 	if cfg.LogDir != "" {
-		bad.Where = "--log-dir=" + cfg.LogDir
+		bad.Where = cfg.Where("log-dir")
 	}
 	return bad
 }

@@ -23,25 +23,28 @@ import (
 // flag that chose the address or port, and the process that holds the port. Other errors are returned as they are.
 func Explain(cfg *config.Config, err error) error {
 	if taken, ok := errors.AsType[*elastic.PortsTakenError](err); ok {
-		return &config.UsageError{Where: "--rdzv-endpoint=" + cfg.Rendezvous.Endpoint, Problem: describeTaken(taken)}
+		where := settingOr(cfg, "rdzv-endpoint", cfg.Rendezvous.Endpoint)
+		return &config.UsageError{Where: where, Problem: describeTaken(taken)}
 	}
 	var busy *rdzv.ListenError
 	if !errors.As(err, &busy) {
 		return err
 	}
-	port, addr, free := fmt.Sprintf("--master-port=%d", busy.Port), "--master-addr="+busy.Addr,
-		", or leave the flag out to get a free one"
+	port, addr, free := "master-port", "master-addr", ", or leave the flag out to get a free one"
 	ports := cfg.Rendezvous.WorkerStorePorts
 	switch {
 	case cfg.MaxNodes > 1 && slices.Contains(cfg.Rendezvous.Endpoints, config.HostPort{Host: busy.Addr, Port: busy.Port}):
-		port, addr, free = "--rdzv-endpoint="+cfg.Rendezvous.Endpoint, "--rdzv-endpoint="+cfg.Rendezvous.Endpoint,
-			" for all nodes"
+		free = " for all nodes"
+		if cfg.Given("rdzv-endpoint") || !cfg.Given("master-port") && !cfg.Given("master-addr") {
+			port, addr = "rdzv-endpoint", "rdzv-endpoint"
+		}
 	case ports != config.PortRange{} && busy.Port == ports.Low:
-		port = "--worker-store-port=" + elastic.Ports(ports).String()
+		port = "worker-store-port"
 	}
 	if busy.Addr == cfg.Rendezvous.LocalAddr {
-		addr = "--local-addr=" + busy.Addr
+		addr = "local-addr"
 	}
+	port, addr = settingOr(cfg, port, strconv.Itoa(busy.Port)), settingOr(cfg, addr, busy.Addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return &config.UsageError{Where: port, Problem: cannotListen(busy.Addr, busy.Port, busy.Err) + free}
@@ -50,6 +53,14 @@ func Explain(cfg *config.Config, err error) error {
 	default:
 		return &config.UsageError{Where: addr, Problem: cannotListen(busy.Addr, busy.Port, busy.Err)}
 	}
+}
+
+// settingOr names the setting of a flag as the user wrote it. For one that the user did not give, it adds the value.
+func settingOr(cfg *config.Config, flag, value string) string {
+	if cfg.Given(flag) {
+		return cfg.Where(flag)
+	}
+	return "--" + flag + "=" + value
 }
 
 // describeTaken names the process that holds each of the candidate ports of the rendezvous.
@@ -103,9 +114,9 @@ func obstacle(host string, port int, err error) (what, advice string) {
 	}
 }
 
-// On listens at the address that a flag names. Looking up a host name may take long: On returns the cause of ctx when
-// ctx ends. Other errors are *config.UsageError.
-func On(ctx context.Context, flag string, at config.HostPort) (net.Listener, error) {
+// On listens at an address; where is the setting that names it, as the user wrote it. Looking up a host name may take
+// long: On returns the cause of ctx when ctx ends. Other errors are *config.UsageError.
+func On(ctx context.Context, where string, at config.HostPort) (net.Listener, error) {
 	l, err := tcplisten.Listen(ctx, at.Host, at.Port)
 	switch {
 	case err == nil:
@@ -113,6 +124,6 @@ func On(ctx context.Context, flag string, at config.HostPort) (net.Listener, err
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	default:
-		return nil, &config.UsageError{Where: flag + "=" + at.String(), Problem: cannotListen(at.Host, at.Port, err)}
+		return nil, &config.UsageError{Where: where, Problem: cannotListen(at.Host, at.Port, err)}
 	}
 }

@@ -55,7 +55,7 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 	if cfg.Report == "" {
 		return r, nil
 	}
-	where := "--report=" + cfg.Report
+	where := cfg.Where("report")
 	if filepath.Dir(r.path("0")) != filepath.Dir(r.path("1")) {
 		return nil, &config.UsageError{
 			Where:   where,

@@ -28,7 +28,7 @@ func Serve(
 ) error {
 	log, lines := logging.New(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
-	listener, err := listen.On(ctx, "--listen", cfg.Listen)
+	listener, err := listen.On(ctx, "--listen="+cfg.Listen.String(), cfg.Listen)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func Serve(
 	health := newHealth(agents.addMemory(server.Stats), ctx.Done())
 	health.failed = agents.server.Ended()
 	if cfg.Health != nil {
-		healthListener, err := listen.On(ctx, "--health", *cfg.Health)
+		healthListener, err := listen.On(ctx, "--health="+cfg.Health.String(), *cfg.Health)
 		if err != nil {
 			_ = listener.Close()
 			return err

@@ -48,7 +48,7 @@ func Open(
 	t := &Telemetry{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
 	if cfg.StatusAddr != nil {
 		var err error
-		if t.listener, err = listen.On(ctx, "--status-addr", *cfg.StatusAddr); err != nil {
+		if t.listener, err = listen.On(ctx, cfg.Where("status-addr"), *cfg.StatusAddr); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +63,7 @@ func Open(
 				_ = t.listener.Close()
 			}
 			return nil, &config.UsageError{
-				Where:   "--event-log=" + cfg.EventLog,
+				Where:   cfg.Where("event-log"),
 				Problem: err.Error() + "; name a file that you may write",
 			}
 		}

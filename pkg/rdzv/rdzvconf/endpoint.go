@@ -22,6 +22,9 @@ func ParseEndpoint(endpoint string) (host string, port int, err error) {
 	at := strings.LastIndexByte(endpoint, ':')
 	_, noIP := netip.ParseAddr(endpoint)
 	if at < 0 || strings.HasSuffix(endpoint, "]") || noIP == nil {
+		if endpoint != "" && strings.Trim(endpoint, "0123456789") == "" { // the resolver would take it for an address
+			return "", 0, fmt.Errorf("%s is a port without a host: write HOST:%[1]s, such as 127.0.0.1:%[1]s", endpoint)
+		}
 		host, err = ParseHost(endpoint)
 		return host, -1, err
 	}
@@ -55,6 +58,8 @@ func ParseHost(s string) (string, error) {
 		return inner, nil
 	case open || closed:
 		return "", errors.New("brackets must enclose an IPv6 address, such as [::1]")
+	case strings.Contains(host, "//"):
+		return "", fmt.Errorf("%q is a URL: write HOST:PORT only", host)
 	case host == "" || strings.ContainsFunc(host, notHostRune):
 		return "", fmt.Errorf("%q is not a host name or an address", host)
 	}

@@ -18,8 +18,8 @@ import (
 // namedCode is a name of a package in backquotes, such as `rdzv.Handler.Stops`.
 var namedCode = regexp.MustCompile("`([a-z][a-z0-9]*(?:\\.[A-Z]\\w*)+)`")
 
-// TestAPIPage checks that the names in our column of docs/api.md exist, and that each row names a test or script, unless
-// it says that we have none. TestPages checks that these exist.
+// TestAPIPage checks that the names in our column of docs/api.md exist, and that each row names a test or script,
+// unless it says that we have none. TestPages checks that these exist.
 func TestAPIPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/api.md")
 	if err != nil {

@@ -30,11 +30,13 @@ func stopCommand() Subcommand {
 		Intro: `End a job on all of its nodes: no round begins any more, and every launcher stops its workers and
 ends with the exit code 76. With --rdzv-endpoint it is any job that this machine can reach, and
 needs the job's secret. Else it is the only job of yours on this machine, or that with --rdzv-id.
+Inside a Slurm job or a pod it is the job of yours that runs in it here; if there is none, the job
+at the endpoint that the launchers infer.
 `,
 		Outro: `The command waits up to 15 s until the end of the job is certain; workers may still be stopping
 then. Exit code: 0 if this command has ended the job; 73 if it had finished by itself; 75 if the job
-cannot be reached, or did not confirm its end; 2 if the flags or the secret are refused, or several
-jobs could be meant.
+cannot be reached or did not confirm its end, or only the launchers here could be ended; 2 if the
+flags or the secret are refused, or several jobs could be meant.
 `,
 	}
 }

@@ -188,7 +188,7 @@ func TestStopNotJoined(t *testing.T) {
 			asked[pid]++
 			return replies[pid]
 		}, zerolog.Nop())
-		defer server.Close()
+		t.Cleanup(server.Close)
 	}
 	ended := &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}
 	for _, tt := range []struct {

@@ -46,7 +46,7 @@ func WatchJob(
 	switch {
 	case err != nil:
 		return err
-	case local && !(cfg.Inferred != nil && job.Endpoint != "" && job.RunID == cfg.RunID): // the store knows all nodes
+	case local && (cfg.Inferred == nil || job.Endpoint == "" || job.RunID != cfg.RunID): // else the store knows all nodes
 		return watchLocal(ctx, cfg, job, show)
 	}
 	return watchStore(ctx, cfg, version, show)

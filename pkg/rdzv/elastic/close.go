@@ -43,8 +43,8 @@ func (l *leader) closeIfRequested(now time.Duration) {
 	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: text})
 }
 
-// observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the run's parameters, so the
-// request cannot be overtaken.
+// observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the
+// run's parameters, so the request cannot be overtaken.
 func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batch) error {
 	if b.Resync || l.closers == nil {
 		l.closers = map[string]bool{}

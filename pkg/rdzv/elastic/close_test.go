@@ -150,7 +150,8 @@ func TestCloserLearnsResult(t *testing.T) {
 func TestCloseRunBegunAgain(t *testing.T) {
 	server := coord.NewServer(coord.ServerOptions{})
 	defer server.Close()
-	defer newLeaderDriver(localStore(t, server), "run", zerolog.Nop()).start(t.Context())()
+	stop := newLeaderDriver(localStore(t, server), "run", zerolog.Nop()).start(t.Context())
+	defer stop()
 	d := newLeaderDriver(localStore(t, server), "run", zerolog.Nop())
 	join := func(maxNodes int) coord.Store {
 		agent := localStore(t, server)

@@ -99,7 +99,8 @@ func (h *Handler) closeEarly() (started bool) {
 
 // ErrNotJoined is the error of SetClosed before this node has joined the run: this node ends, and the run is not closed
 // for the others.
-var ErrNotJoined = fmt.Errorf("%w: this node had not joined it, and it is not closed for other nodes", rdzv.ErrConnection)
+var ErrNotJoined = fmt.Errorf("%w: this node had not joined it, and it is not closed for other nodes",
+	rdzv.ErrConnection)
 
 // call runs f in the driving goroutine, unless that has not begun or has ended.
 func (h *Handler) call(f func(now time.Duration)) {

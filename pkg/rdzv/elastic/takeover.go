@@ -54,7 +54,8 @@ type agentArrival struct {
 // has not reported otherwise.
 func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leader {
 	l := &leader{
-		epoch: epoch, store: saved.storeHistory, job: saved.job, begun: saved.begun, outcome: saved.outcome, record: Record{Round: -1},
+		epoch: epoch, store: saved.storeHistory, job: saved.job, begun: saved.begun, outcome: saved.outcome,
+		record:  Record{Round: -1},
 		history: saved.history, participants: newParticipantSet(len(saved.agents)),
 	}
 	l.history.now, l.waiting = now, saved.waiting

@@ -31,7 +31,7 @@ wheel: ## make this machine's wheel in dist; pip install dist/*.whl
 	$(RELEASE) -host wheel
 
 .PHONY: release
-release: ## make archives, wheels and checksums for every platform in dist
+release: ## make archives, wheels, Debian packages, a container image and checksums for every platform in dist
 	rm -rf dist
 	$(RELEASE)
 
@@ -57,7 +57,7 @@ check: ## lint, and build for darwin
 	cd internal/e2e/manifests && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
 	@if command -v shellcheck >/dev/null; then set -x; \
-	shellcheck scripts/*.sh examples/*/*.sh examples/slurm/*.sbatch .ci/run && shellcheck -s bash cmd/elasticrun/completion.bash; fi
+	shellcheck scripts/*.sh examples/*/*.sh examples/slurm/*.sbatch internal/release/debian/p*rm internal/release/testdata/*.sh .ci/run && shellcheck -s bash cmd/elasticrun/completion.bash; fi
 
 .PHONY: soak
 soak: ## run the long tests: fuzzing, random schedules, hundreds of kills (SOAK=0.1 for a tenth)

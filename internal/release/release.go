@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/manpage"
@@ -21,11 +20,13 @@ type Kind string
 const (
 	Archive Kind = "archive" // tar.gz with the binary, the manual pages and the completions
 	Wheel   Kind = "wheel"   // Python package
+	Deb     Kind = "deb"     // Debian package, for Linux
+	Image   Kind = "image"   // OCI image layout, for all Linux platforms
 	Man     Kind = "man"     // the manual pages alone, in man/man1
 )
 
 // Kinds returns the kinds of a whole release.
-func Kinds() []Kind { return []Kind{Archive, Wheel} }
+func Kinds() []Kind { return []Kind{Archive, Wheel, Deb, Image} }
 
 // KindNames lists all kinds for a message.
 func KindNames() string {
@@ -48,7 +49,7 @@ type Options struct {
 	Date time.Time
 	// Targets are the platforms.
 	Targets []Target
-	// Kinds are what to make. SHA256SUMS is made if they are those of a whole release.
+	// Kinds are what to make. If there are several, SHA256SUMS has the checksums of all files.
 	Kinds []Kind
 	// Progress receives the path of each file that is written, one per line.
 	Progress io.Writer
@@ -65,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		made = append(made, files...)
 	}
-	if slices.Equal(o.Kinds, Kinds()) {
+	if len(o.Kinds) > 1 {
 		var sums bytes.Buffer
 		for _, f := range byName(made) {
 			fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(f.data), f.name)

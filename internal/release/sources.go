@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // sources makes what the files of a release consist of, when a kind first needs it.
@@ -21,18 +23,22 @@ func (s *sources) pack(ctx context.Context, kind Kind) ([]file, error) {
 	case Man:
 		return s.o.pages()
 	case Archive:
-		return s.forTargets(ctx, s.archive)
+		return s.forTargets(ctx, s.o.Targets, s.archive)
 	case Wheel:
-		return s.forTargets(ctx, s.wheel)
+		return s.forTargets(ctx, s.o.Targets, s.wheel)
+	case Deb:
+		return s.forTargets(ctx, s.linux(), s.deb)
+	case Image:
+		return s.image(ctx)
 	}
 	return nil, fmt.Errorf("there is no such kind: give some of %s", KindNames())
 }
 
 func (s *sources) forTargets(
-	ctx context.Context, pack func(context.Context, Target) (file, error),
+	ctx context.Context, targets []Target, pack func(context.Context, Target) (file, error),
 ) ([]file, error) {
 	var files []file
-	for _, t := range s.o.Targets {
+	for _, t := range targets {
 		f, err := pack(ctx, t)
 		if err != nil {
 			return nil, fmt.Errorf("for %s: %w", t, err)
@@ -40,6 +46,11 @@ func (s *sources) forTargets(
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+// linux returns the targets that are Linux.
+func (s *sources) linux() []Target {
+	return slices.DeleteFunc(slices.Clone(s.o.Targets), func(t Target) bool { return t.OS != "linux" })
 }
 
 // binary returns the binary for a platform.
@@ -84,12 +95,12 @@ func (s *sources) archive(ctx context.Context, t Target) (file, error) {
 		return file{}, err
 	}
 	files := []file{{name: "elasticrun", data: binary, executable: true}}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", unitPath} {
 		data, err := s.text(name)
 		if err != nil {
 			return file{}, err
 		}
-		files = append(files, file{name: name, data: data})
+		files = append(files, file{name: strings.TrimPrefix(name, "examples/"), data: data})
 	}
 	shells, err := s.completions(ctx)
 	if err != nil {

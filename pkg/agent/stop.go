@@ -31,6 +31,9 @@ func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
 	case ctx.Err() == nil:
 	case errors.As(context.Cause(ctx), &signal):
 		policy.Signal, policy.Grace, policy.Leftovers = signal.Signal, a.opts.ShutdownTimeout, a.opts.ShutdownTimeout
+		if signal.Signal == syscall.SIGINT {
+			policy.Advice = "press Ctrl-C again to kill them now"
+		}
 	default:
 		policy.Signal, policy.Grace = syscall.SIGKILL, 0
 	}

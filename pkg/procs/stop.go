@@ -34,6 +34,9 @@ type StopPolicy struct {
 	// Leftovers is how long processes that outlive their worker may take to exit after SIGTERM. It is at most what is
 	// left of Grace.
 	Leftovers time.Duration
+	// Advice follows the log line about workers that take long to exit, such as "press Ctrl-C again to kill them now". It
+	// may be empty.
+	Advice string
 	// KillNow ends every grace period when it is closed: SIGKILL at once. It may be nil.
 	KillNow <-chan struct{}
 }
@@ -126,17 +129,45 @@ func (g *Group) signalWorkers(sig syscall.Signal) {
 	}
 }
 
+// silence is how long workers may take to exit before a log line says that they are waited for.
+const silence = time.Second
+
 // waitGone reports whether all workers exited within the grace period.
 func (g *Group) waitGone(policy StopPolicy) bool {
-	timer := time.NewTimer(policy.Grace)
+	timer, late := time.NewTimer(policy.Grace), time.NewTimer(silence)
 	defer timer.Stop()
-	select {
-	case <-g.gone:
-		return true
-	case <-timer.C:
-	case <-policy.KillNow:
+	defer late.Stop()
+	for {
+		select {
+		case <-g.gone:
+			return true
+		case <-late.C:
+			if left := policy.Grace - silence; left > 0 {
+				g.announceWait(left, policy.Advice)
+			}
+			continue
+		case <-timer.C:
+		case <-policy.KillNow:
+		}
+		return g.isGone()
 	}
-	return g.isGone()
+}
+
+// announceWait logs how many workers have not exited yet, and for how long they are waited for.
+func (g *Group) announceWait(left time.Duration, advice string) {
+	g.mu.Lock()
+	running := 0
+	for _, w := range g.workers {
+		if w.pid != 0 && !w.exited {
+			running++
+		}
+	}
+	g.mu.Unlock()
+	if advice != "" {
+		advice = "; " + advice
+	}
+	g.sup.opts.Logger.Warn().Int("workers", running).Stringer("at_most", left.Round(time.Second)).
+		Msg("waiting for workers to exit" + advice)
 }
 
 // stopLeftovers ends the processes that the workers left behind. The workers have been reaped, so every process of

@@ -119,8 +119,10 @@ func TestSignalStopsWorkers(t *testing.T) {
 		if !errors.As(err, &cause) || cause.Signal != syscall.SIGINT {
 			t.Errorf("error %v", err)
 		}
-		want := []procs.StopPolicy{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second,
-			Advice: "press Ctrl-C again to kill them now"}}
+		want := []procs.StopPolicy{{
+			Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second,
+			Advice: "press Ctrl-C again to kill them now",
+		}}
 		if diff := cmp.Diff(want, b.group().policies, cmpopts.IgnoreFields(procs.StopPolicy{}, "KillNow")); diff != "" {
 			t.Errorf("ladder (-want +got):\n%s", diff)
 		}

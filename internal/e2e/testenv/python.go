@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -18,4 +19,19 @@ func Venv(t testing.TB) string {
 		t.Fatalf("%s -m venv: %v\n%s", python, err, out)
 	}
 	return dir
+}
+
+// Integrations returns the folder of programs of the environment that scripts/integrations.sh makes, with torch's
+// official build and the packages of docs/integrations.md. Only make soak needs it.
+func Integrations(t testing.TB) string {
+	t.Helper()
+	if !Whole(t) {
+		t.Skip("make soak runs it")
+	}
+	Torch(t, Official)
+	dir := filepath.Join(cache(), "venvs", "integrations")
+	if _, err := os.Stat(filepath.Join(dir, ".elasticrun")); err != nil {
+		Missing(t, "needs the packages of docs/integrations.md (scripts/integrations.sh): %v", err)
+	}
+	return filepath.Join(dir, "bin")
 }

@@ -99,3 +99,8 @@ def reduce(base):
     dist.all_reduce(value)
     dist.destroy_process_group()
     return value.item()
+
+
+def waits_with_pid():
+    print(os.getpid(), flush=True)
+    signal.pause()

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -58,17 +59,20 @@ func shown(value string) string {
 	}, report.OneLine(value))
 }
 
-// settingLines formats the settings as a table.
+// settingLines formats the settings that something has set as a table.
 func (p Plan) settingLines() []string {
 	var lines []string
 	for _, s := range p.Settings {
+		if s.Source == (config.Source{}).String() {
+			continue
+		}
 		value := s.Value
 		if value == "" {
 			value = "-"
 		}
 		lines = append(lines, fmt.Sprintf("%-26s %-22s %s", s.Name, value, s.Source))
 	}
-	return lines
+	return append(lines, fmt.Sprintf("%d have their defaults, which --json lists", len(p.Settings)-len(lines)))
 }
 
 func (p Plan) jobLines() []string {

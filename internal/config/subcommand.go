@@ -73,7 +73,7 @@ has no such job, or several run on this machine; 75 if nothing answers, or no jo
 			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
 or after it.
 `,
-			Outro: `RUN is a run id or the folder of a run. Default: the run that was started last.
+			Outro: `RUN is a run id, the start of one, or the folder of a run. Default: the run that was started last.
 
 Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or nothing in it matches.
 `,

@@ -17,8 +17,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Find returns the folder of a run. run is a run id, the folder of a run, or a folder that contains runs; empty means
-// the latest run. base is the log folder. An empty base means the temporary log folders that belong to this user:
+// Find returns the folder of a run. run is a run id, how the name of a single run's folder begins, the folder of a run,
+// or a folder that contains runs; empty means the latest run. base is the log folder. An empty base means the temporary log folders that belong to this user:
 // folders that other users made in the system's temporary folder cannot be trusted. The error says what was not
 // found.
 func Find(base, run string) (string, error) {
@@ -52,6 +52,16 @@ func Find(base, run string) (string, error) {
 		}
 		runs = append(runs, found...)
 	}
+	if len(runs) == 0 && run != "" {
+		near := runsWithPrefix(bases, run)
+		if len(near) == 1 {
+			return near[0], nil
+		}
+		if len(near) > 1 {
+			return "", fmt.Errorf("%q begins the names of %d runs: %s; name one of them, or the log folder with --log-dir",
+				run, len(near), someNames(near))
+		}
+	}
 	if len(runs) == 0 {
 		what := "no run"
 		if run != "" {
@@ -59,6 +69,9 @@ func Find(base, run string) (string, error) {
 		}
 		if base == "" {
 			what += " of yours"
+		}
+		if others := runsWithPrefix(bases, ""); len(others) > 0 {
+			what += " (but " + someNames(others) + ")"
 		}
 		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir",
 			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")))
@@ -88,6 +101,32 @@ func runsIn(base, runID string) (runs []string) {
 		}
 	}
 	return runs
+}
+
+// runsWithPrefix lists the folders of runs with log files whose name begins with prefix, the latest first.
+func runsWithPrefix(bases []string, prefix string) (runs []string) {
+	for _, base := range bases {
+		for _, run := range runsIn(base, "") {
+			if strings.HasPrefix(filepath.Base(run), prefix) && hasLogs(run) {
+				runs = append(runs, run)
+			}
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b string) int { return lastChange(b).Compare(lastChange(a)) })
+	return runs
+}
+
+// someNames lists the names of the first folders.
+func someNames(runs []string) string {
+	const most = 5
+	var names []string
+	for _, run := range runs[:min(len(runs), most)] {
+		names = append(names, filepath.Base(run))
+	}
+	if len(runs) > most {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // isRun reports whether a folder is that of a run: it holds attempts, or a launcher that has not made the first

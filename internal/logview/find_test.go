@@ -43,6 +43,8 @@ func TestFind(t *testing.T) {
 		{name: "link to nothing", base: base, latest: "gone", want: newest},
 		{name: "id", base: base, run: "job", latest: "zzz_33333333", want: job},
 		{name: "id with a slash", base: base, run: "a/b", want: other},
+		{name: "start of one name", base: base, run: "zz", want: newest},
+		{name: "start of one folder's name", base: base, run: "job_0", want: oldJob},
 		{name: "folder", run: oldJob, want: oldJob},
 		{name: "the link itself", run: filepath.Join(base, "latest"), latest: "job_11111111", want: job},
 		{name: "folder of runs", run: base, want: newest},
@@ -63,7 +65,8 @@ func TestFind(t *testing.T) {
 		})
 	}
 	for _, tt := range []struct{ base, run, want string }{
-		{base, "jo", `no run "jo" in ` + base},
+		{base, "jo", `"jo" begins the names of 2 runs: job_11111111, job_00000000; `},
+		{base, "x", `no run "x" (but zzz_33333333, job_11111111, a_b_22222222, job_00000000) in ` + base},
 		{filepath.Join(tmp, "nowhere"), "", "no run in " + filepath.Join(tmp, "nowhere")},
 		{filepath.Join(base, "no_run"), "", "no run in "},
 		{"", filepath.Join(base, "no_run"), "no run in " + filepath.Join(base, "no_run")},

@@ -30,6 +30,11 @@ wheel: ## make this machine's wheel in dist; pip install dist/*.whl
 	rm -f dist/*.whl
 	$(RELEASE) -host wheel
 
+.PHONY: deb
+deb: ## make this machine's Debian package in dist
+	rm -f dist/*.deb
+	$(RELEASE) -host deb
+
 .PHONY: release
 release: ## make archives, wheels, Debian packages, a container image and checksums for every platform in dist
 	rm -rf dist

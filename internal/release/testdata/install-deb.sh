@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs a Debian package in a copy of a Debian root with torch, trains there, removes the package and purges it.
 #
-#   unshare --mount --pid --fork install-deb.sh ROOT PACKAGE
+#   unshare --mount --pid --mount-proc --fork install-deb.sh ROOT PACKAGE
 #
 # The root itself does not change: the copy is an overlay in memory, in the caller's mount namespace.
 set -eu

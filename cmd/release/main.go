@@ -15,7 +15,7 @@ import (
 
 func main() {
 	out := flag.String("out", "dist", "folder for the output")
-	version := flag.String("version", "", "the version, such as 1.2.3; by default it is the one of the tag, or of the way to the next release")
+	version := flag.String("version", "", "the version, such as 1.2.3; by default that of git's tag or CHANGELOG.md")
 	host := flag.Bool("host", false, "only for this machine's platform")
 	flag.Parse()
 	if err := run(*out, *version, *host, flag.Args()); err != nil {

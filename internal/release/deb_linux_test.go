@@ -60,6 +60,7 @@ func inRoot(t *testing.T, script string, args ...string) string {
 
 // The package trains beside Debian's torch, and leaves nothing when it is purged.
 func testInstall(t *testing.T, deb string) {
+	t.Helper()
 	root := filepath.Join(filepath.Dir(filepath.Dir(testenv.Torch(t, "2.14"))), "roots", "forky")
 	out := inRoot(t, "install-deb.sh", root, deb)
 	if !strings.HasSuffix(out, "installed, removed and purged\n") || !strings.Contains(out, "elasticrun "+testVersion+" ") {
@@ -70,6 +71,7 @@ func testInstall(t *testing.T, deb string) {
 // Under systemd the service starts as the unit says, is restarted when it is stuck or crashes, is not restarted when a
 // flag is wrong, and goes with the package.
 func testService(t *testing.T, deb string) {
+	t.Helper()
 	if err := testenv.Programs(map[string]string{
 		"systemd-nspawn": "systemd-container", "mmdebstrap": "mmdebstrap",
 	}); err != nil {

@@ -62,10 +62,11 @@ func isRepository(root string) bool {
 
 // describe asks git.
 func describe(ctx context.Context, root string) (source, error) {
-	if out, err := git(ctx, root, "describe", "--tags", "--match", "v[0-9]*", "--long", "--dirty", "--abbrev=7"); err == nil {
+	out, err := git(ctx, root, "describe", "--tags", "--match", "v[0-9]*", "--long", "--dirty", "--abbrev=7")
+	if err == nil {
 		return parseDescription(out)
 	}
-	out, err := git(ctx, root, "describe", "--always", "--exclude", "*", "--dirty", "--abbrev=7") // no such tag
+	out, err = git(ctx, root, "describe", "--always", "--exclude", "*", "--dirty", "--abbrev=7") // no such tag
 	if err != nil {
 		return source{}, err
 	}

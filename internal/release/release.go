@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/manpage"
@@ -30,11 +31,11 @@ func Kinds() []Kind { return []Kind{Archive, Wheel, Deb, Image} }
 
 // KindNames lists all kinds for a message.
 func KindNames() string {
-	names := string(Man)
-	for _, kind := range Kinds() {
-		names += ", " + string(kind)
+	var names []string
+	for _, kind := range append(Kinds(), Man) {
+		names = append(names, string(kind))
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 // Options configure a release.

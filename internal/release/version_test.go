@@ -1,7 +1,6 @@
 package release
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,7 +167,7 @@ func TestDescribeVersion(t *testing.T) {
 	}
 	date := func(want int64) {
 		t.Helper()
-		got, err := SourceDate(context.Background(), r.root, func(string) (string, bool) { return "", false })
+		got, err := SourceDate(t.Context(), r.root, func(string) (string, bool) { return "", false })
 		if err != nil || got.Unix() != want {
 			t.Errorf("date %v, %v; want %v", got, err, time.Unix(want, 0))
 		}

@@ -29,24 +29,29 @@ func TestNotify(t *testing.T) {
 		sockets = append(sockets, "@"+sockets[0]) // an abstract address is no file
 	}
 	for _, socket := range sockets {
-		server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-		if err != nil {
+		testNotify(t, socket)
+	}
+}
+
+func testNotify(t *testing.T, socket string) {
+	t.Helper()
+	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	m, err := Find(environment("NOTIFY_SOCKET="+socket), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, states := range [][]string{{Ready, "STATUS=serves"}, {Stopping}} {
+		if err := m.Notify(states...); err != nil {
 			t.Fatal(err)
 		}
-		defer server.Close()
-		m, err := Find(environment("NOTIFY_SOCKET="+socket), 7)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, states := range [][]string{{Ready, "STATUS=serves"}, {Stopping}} {
-			if err := m.Notify(states...); err != nil {
-				t.Fatal(err)
-			}
-			buffer := make([]byte, 100)
-			n, err := server.Read(buffer)
-			if want := strings.Join(states, "\n"); err != nil || string(buffer[:n]) != want {
-				t.Errorf("%s: got %q, %v; want %q", socket, buffer[:n], err, want)
-			}
+		buffer := make([]byte, 100)
+		n, err := server.Read(buffer)
+		if want := strings.Join(states, "\n"); err != nil || string(buffer[:n]) != want {
+			t.Errorf("%s: got %q, %v; want %q", socket, buffer[:n], err, want)
 		}
 	}
 }

@@ -64,8 +64,8 @@ func Serve(
 	if _, err := fmt.Fprintln(stdout, ready); err != nil {
 		log.Warn().Err(err).Msg(ready)
 	}
-	notify(manager, log, sdnotify.Ready, "STATUS="+ready)
-	defer feedWatchdog(manager.WatchdogTimeout(), health, func() { notify(manager, log, sdnotify.Alive) })()
+	stopWatchdog := announce(manager, health, ready, log) //nolint:contextcheck // a message bounds itself
+	defer stopWatchdog()
 	select {
 	case err := <-served: // a defect
 		_ = server.Close()
@@ -73,7 +73,7 @@ func Serve(
 	case <-ctx.Done():
 	case <-agents.server.Ended():
 	}
-	notify(manager, log, sdnotify.Stopping)
+	notify(manager, log, sdnotify.Stopping) //nolint:contextcheck // ctx may have ended
 	failure := agents.failure(cfg)
 	err = errors.Join(failure, stopStore(ctx, urgent, server, cfg.Grace, log, cmp.Or(failure, context.Cause(ctx))))
 	if failed := <-served; !errors.Is(failed, kvstore.ErrClosed) {

@@ -9,9 +9,15 @@ import (
 	"github.com/elasticrun/elasticrun/internal/sdnotify"
 )
 
+// announce notifies the manager that the store is ready, and feeds its watchdog until stop is called.
+func announce(manager *sdnotify.Manager, h *health, ready string, log zerolog.Logger) (stop func()) {
+	notify(manager, log, sdnotify.Ready, "STATUS="+ready)
+	return feedWatchdog(manager.WatchdogTimeout(), h, func() { notify(manager, log, sdnotify.Alive) })
+}
+
 // feedWatchdog calls alive several times in each timeout, whenever the store has answered the request of a health
-// check. A store that is stuck does not answer, and so the service manager restarts it. A timeout of 0 means that nobody
-// watches. stop ends this and waits.
+// check. A store that is stuck does not answer, and so the service manager restarts it. A timeout of 0 means that
+// nobody watches. stop ends this and waits.
 func feedWatchdog(timeout time.Duration, h *health, alive func()) (stop func()) {
 	if timeout == 0 {
 		return func() {}

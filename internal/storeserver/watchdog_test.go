@@ -19,7 +19,7 @@ func TestWatchdogIsFedByAnswers(t *testing.T) {
 		}, nil)
 		var fed atomic.Int32
 		stop := feedWatchdog(3*time.Second, h, func() { fed.Add(1) })
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		if fed.Load() > 0 {
 			t.Errorf("a stuck store fed the watchdog %d times", fed.Load())
@@ -27,7 +27,7 @@ func TestWatchdogIsFedByAnswers(t *testing.T) {
 		close(stuck)
 		synctest.Wait()
 		fed.Store(0)
-		time.Sleep(30 * time.Second)
+		<-time.After(30 * time.Second)
 		synctest.Wait()
 		if n := fed.Load(); n < 29 || n > 31 {
 			t.Errorf("a store that answers fed the watchdog %d times in 10 timeouts", n)

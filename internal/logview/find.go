@@ -18,9 +18,9 @@ import (
 )
 
 // Find returns the folder of a run. run is a run id, how the name of a single run's folder begins, the folder of a run,
-// or a folder that contains runs; empty means the latest run. base is the log folder. An empty base means the temporary log folders that belong to this user:
-// folders that other users made in the system's temporary folder cannot be trusted. The error says what was not
-// found.
+// or a folder that contains runs; empty means the latest run. base is the log folder. An empty base means the temporary
+// log folders that belong to this user: folders that other users made in the system's temporary folder cannot be
+// trusted. The error says what was not found.
 func Find(base, run string) (string, error) {
 	if base == os.DevNull {
 		return "", errors.New("the log folder is /dev/null, which keeps nothing: name another one with --log-dir")

@@ -83,6 +83,9 @@ func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host),
 		cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started = report.Time{Time: r.started}
+	if root := rep.RootCause; root != nil && root.Host == rep.Host && rep.Note == "" {
+		rep.Note = hint(r.cfg, root, os.LookupEnv)
+	}
 	rep = ended(rep, end)
 	if _, err := os.Stat(rep.LogDir); err != nil { // no output was written to it
 		rep.LogDir, rep.Attempts = "", nil

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,7 +100,7 @@ func (i *integrations) torchft(t *testing.T) {
 	outputs := make(chan string, 2)
 	for _, group := range []string{"0", "1"} {
 		cmd := i.command(t, i.elasticrun, "--master-addr", host, example(t, "train_torchft.py"))
-		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "TORCHFT_LIGHTHOUSE=http://localhost:"+port, "REPLICA_GROUP_ID="+group)
+		cmd.Env = append(slices.Clip(cmd.Env), "TORCHFT_LIGHTHOUSE=http://localhost:"+port, "REPLICA_GROUP_ID="+group)
 		go func() {
 			out, _ := cmd.CombinedOutput()
 			outputs <- string(out)
@@ -162,7 +163,7 @@ func (i *integrations) uv(t *testing.T) {
 	uv := func(args ...string) string {
 		cmd := i.command(t, filepath.Join(i.bin, "uv"), args...)
 		cmd.Dir = project
-		cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "PYTHON_EXEC=", "PYTHONPATH=")
+		cmd.Env = append(slices.Clip(cmd.Env), "PYTHON_EXEC=", "PYTHONPATH=")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("uv %q: %v\n%s", args, err, out)
@@ -204,8 +205,8 @@ elasticrun.launch("train.py", nproc=2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := exec.CommandContext(t.Context(), filepath.Join(i.bin, "python"), append([]string{"-m", "mypy", "--strict",
-		"--cache-dir", t.TempDir()}, typed...)...)
+	args := append([]string{"-m", "mypy", "--strict", "--cache-dir", t.TempDir()}, typed...)
+	check := exec.CommandContext(t.Context(), filepath.Join(i.bin, "python"), args...)
 	check.Env = i.env
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("mypy: %v\n%s", err, out)

@@ -42,6 +42,7 @@ func pythonEnvironment(t *testing.T, more ...string) (env []string, mark string)
 
 // TestPythonLaunch runs testdata/python/test_launch.py. -v lists its cases.
 func TestPythonLaunch(t *testing.T) {
+	t.Parallel()
 	for _, class := range []string{"Scripts", "Functions", "Refused", "Endings", "Package"} {
 		t.Run(class, func(t *testing.T) {
 			t.Parallel()

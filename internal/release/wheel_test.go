@@ -125,6 +125,10 @@ func testWheel(e *environment, dist string) {
 	if got := e.run("python", "-c", versions); got != "1.2.3.dev4+gabcdef0 1.2.3.dev4+gabcdef0\n" {
 		t.Errorf("__version__ and the metadata's version: %s", got)
 	}
+	out := e.run("python", "-c", "import elasticrun; elasticrun.launch('train.py', nproc_per_node=2)")
+	if want := "rank 1 of 2 by " + e.venv + "\n"; !strings.Contains(out, want) {
+		t.Errorf("elasticrun.launch: no line %q in\n%s", want, out)
+	}
 	if got := e.run("python", "-m", "pip", "check"); got != "No broken requirements found.\n" {
 		t.Errorf("pip check: %s", got)
 	}

@@ -79,6 +79,8 @@ func (l *leader) checkWorkerStore(now time.Duration) (halted bool) {
 	}
 	*deadline = optionalTime{}
 	reporters := l.unreachedReporters(now)
+	// The Halt tells a later leader too: it may not know that the worker store was not reached.
+	l.round.unchargedSince = optionalTime{now, true}
 	l.haltRound(now, fmt.Sprintf("%s did not reach the worker store on %s, rank 0", l.hostNames(reporters), l.hostOf(0)))
 	return true
 }

@@ -107,7 +107,7 @@ func (d *driver) loop(
 				d.m.handleAnswer(d.now(), a)
 			}
 		case sent := <-proofs:
-			d.m.recordProof(sent)
+			d.m.recordProof(d.now(), sent)
 		case <-timer.C:
 		case <-d.store.Lost():
 			return d.store.Err()

@@ -183,8 +183,15 @@ func (m *member) handleAnswer(now time.Duration, a Answer) {
 	m.evaluate(now)
 }
 
-// recordProof records that the store has answered a keep-alive sent at that time. The caller calls tick next.
-func (m *member) recordProof(sent time.Duration) { m.lastProof = max(m.lastProof, sent) }
+// recordProof records that the store has answered a keep-alive sent at that time. The caller calls tick next. An answer
+// that comes to light only after the watchdog's deadline, because this process was paused, is too late for the workers:
+// the watchdog has killed them, and that is no failure of theirs.
+func (m *member) recordProof(now, sent time.Duration) {
+	if m.ttl > 0 && now >= m.lastProof+deadAfter(m.ttl) {
+		m.stopIfSilent(now)
+	}
+	m.lastProof = max(m.lastProof, sent)
+}
 
 // sessionRenewed starts a new session, requested at now, after the store has ended the one before. Every worker must
 // have ended. The agent has to enter again: the earlier session may be in a round by now, whose nodes have used its
@@ -222,11 +229,7 @@ func (m *member) stopWorkers(now time.Duration, why string, killIn time.Duration
 // tick acts on the passing of time. It stops the workers early enough that they have ended before others may consider
 // this agent lost.
 func (m *member) tick(now time.Duration) {
-	if m.workers() && m.silent(now) {
-		m.report.Silent = true
-		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
-		m.stop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
-	}
+	m.stopIfSilent(now)
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
 	}
@@ -234,11 +237,6 @@ func (m *member) tick(now time.Duration) {
 	if by := m.waitDeadline(); by.set && now >= by.at {
 		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.waitTimeout())}
 	}
-}
-
-// silent reports whether the store has not answered for stopTimeout, so that no workers may run.
-func (m *member) silent(now time.Duration) bool {
-	return m.ttl > 0 && now >= m.lastProof+stopTimeout(m.ttl)
 }
 
 // nextTick returns when tick has something to do.

@@ -1,6 +1,9 @@
 package elastic
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The times by which a member must have a round, and by which its workers must be dead.
 
@@ -28,6 +31,20 @@ func (m *member) waitTimeout() time.Duration {
 // before the last of them must be dead. Both are well below ttl, after which others consider the agent lost.
 func stopTimeout(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
 func deadAfter(ttl time.Duration) time.Duration   { return ttl * 5 / 6 }
+
+// silent reports whether the store has not answered for stopTimeout, so that no workers may run.
+func (m *member) silent(now time.Duration) bool {
+	return m.ttl > 0 && now >= m.lastProof+stopTimeout(m.ttl)
+}
+
+// stopIfSilent stops the workers if the store has not answered for stopTimeout.
+func (m *member) stopIfSilent(now time.Duration) {
+	if m.workers() && m.silent(now) {
+		m.report.Silent = true
+		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
+		m.stop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
+	}
+}
 
 // deadline returns when the watchdog has to kill the workers: others may consider this agent lost by then, or the agent
 // has missed the time by which it was ordered to kill them. It is not set if there are no workers or no such time.

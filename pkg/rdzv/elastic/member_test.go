@@ -158,7 +158,7 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "refuse", "replace":
 		m.handleAnswer(now, Answer{Kind: AnswerKind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
 	case "proof":
-		m.recordProof(time.Duration(n[0] * float64(time.Second)))
+		m.recordProof(now, time.Duration(n[0]*float64(time.Second)))
 	case "renewed":
 		m.sessionRenewed(now, 12*time.Second)
 	default:
@@ -247,6 +247,13 @@ func TestMember(t *testing.T) {
 			memberStep{7.9, "proof 2", ""},
 			memberStep{9.9, "", ""},
 			memberStep{10, "", "stop 0 in 2s"},
+		)},
+		{"an answer found after the watchdog's deadline: the workers were killed for the silence", after(
+			memberStep{9.9, "proof 2", ""},
+			memberStep{10.1, "proof 8", ""},
+			memberStep{18.1, "proof 12; fail", "stop 0 in 0s"},
+			memberStep{18.2, "enter", "ready 1/0 silent"},
+			memberStep{18.3, "run 1 1", "run 1, busy 1/1"},
 		)},
 		{"found late: killed at once", after(
 			memberStep{30, "", "stop 0 in 0s"},

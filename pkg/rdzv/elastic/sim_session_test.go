@@ -146,7 +146,7 @@ func (p *agentProc) keepAlive(id coord.SessionID) {
 			}
 			w.send(c, down, func() {
 				if !p.dead && p.session == id {
-					p.m.recordProof(sent)
+					p.m.recordProof(p.node.local(), sent)
 					p.pump()
 				}
 			})

@@ -101,6 +101,9 @@ func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.
 	if failure != nil {
 		m.report.failedAt = now - failure.Age
 	}
+	if a := m.latest; a.Kind == Halt && a.Fence.Round > m.round() { // a round that ended before anybody knew this offer
+		m.fence, m.report.Unreached = a.Fence, nil
+	}
 	m.record(now, Ready)
 	if m.state != ready {
 		m.state, m.since = ready, now

@@ -197,6 +197,14 @@ func TestMember(t *testing.T) {
 			memberStep{4, "enter", "ready 1/0"},
 			memberStep{5, "run 1 1", "run 1, busy 1/1"},
 		)},
+		{"success, but others have gone on in its absence: its store is new, so it may be used", after(
+			memberStep{2, "succeed", "done 1/0 up 1s"},
+			memberStep{3, "renewed", "done 1/0 up 2s"},
+			memberStep{4, "halt 2 3", "stop 0 in 11s"},
+			memberStep{5, "enter", "ready 2/3"},
+			memberStep{5.1, "halt 3 3", ""}, // another leader, which has not seen that yet
+			memberStep{5.2, "run 3 4", "run 4, busy 3/4"},
+		)},
 		{"success comes too late", after(
 			memberStep{2, "halt 1 0", "stop 0 in 11s"},
 			memberStep{2.1, "succeed", ""},

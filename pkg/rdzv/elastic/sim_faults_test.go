@@ -56,8 +56,8 @@ func (w *world) kill(n *simNode) {
 	w.logf("%s agent %d is killed", n.name, p.pid)
 	w.check.forgive(n, "killed")
 	sweep := 50 * time.Millisecond
-	if !w.calm && w.chance(0.1) { // the kernel takes long to end a process
-		sweep = w.cfg.ttl / 8
+	if !w.calm && w.chance(0.1) {
+		sweep = w.cfg.slowSweep()
 	}
 	notice := func() { n.guard.do(false, func() { n.noticeExit(p.session) }) }
 	if w.plant.earlyNotice {
@@ -68,6 +68,9 @@ func (w *world) kill(n *simNode) {
 	p.die()
 	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
 }
+
+// slowSweep is how long the kernel may take to end the workers of an agent that was killed.
+func (c *simConfig) slowSweep() time.Duration { return c.ttl / 8 }
 
 // noticeExit tries for a while to end the agent's session. The guard does that once it has reaped the last process of
 // a job whose agent has died.
@@ -95,7 +98,7 @@ func (n *simNode) noticeExit(id coord.SessionID) {
 // orphan ends the workers of an agent that dies, within a time, then calls done.
 func (p *agentProc) orphan(within time.Duration, done func()) {
 	if g := p.group; g != nil {
-		g.orphan = true
+		g.orphan, g.orphanedInPause = true, g.node.workers.frozen
 		if g.phase < alive {
 			g.phase = gone
 		} else {

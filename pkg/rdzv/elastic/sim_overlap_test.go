@@ -46,8 +46,8 @@ func (c *checker) overlap(g *group) {
 				c.unguardedOverlaps++
 			case !later(x.rd, g.rd).guarded:
 				c.unknownOverlaps++
-			case c.w.now < n.thawed+thawGrace || c.w.now < g.node.thawed+thawGrace:
-				// its machine was paused for longer than its session lives, and its guard is about to kill them
+			case c.w.now < x.thawsUntil() || c.w.now < g.thawsUntil():
+				// its machine was paused for longer than its session lives, and its guard or the kernel is about to kill them
 				c.thawOverlaps++
 			default:
 				c.fail("no overlap", "workers of round %d/%d run on %s while those of round %d/%d run on %s",
@@ -60,6 +60,15 @@ func (c *checker) overlap(g *group) {
 
 // thawGrace is how long workers may run after their whole machine was paused: nobody can stop them before it resumes.
 const thawGrace = 50 * time.Millisecond
+
+// thawsUntil returns until when workers may run because their whole machine was paused. If their agent was killed
+// meanwhile, the kernel ends them, which may take it longer than it takes the guard.
+func (g *group) thawsUntil() time.Duration {
+	if g.orphanedInPause {
+		return g.node.thawed + max(thawGrace, g.w.cfg.slowSweep())
+	}
+	return g.node.thawed + thawGrace
+}
 
 // thawed checks for overlaps after a pause of a machine.
 func (c *checker) thawed(n *simNode) {

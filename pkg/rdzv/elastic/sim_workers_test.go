@@ -51,8 +51,10 @@ type group struct {
 	failed   bool // a worker has failed
 	killAt   time.Duration
 	orphan   bool // its agent has died
-	byGuard  bool // the guard has killed it
-	over     <-chan struct{}
+	// orphanedInPause says that the agent died while its whole machine was paused.
+	orphanedInPause bool
+	byGuard         bool // the guard has killed it
+	over            <-chan struct{}
 }
 
 type groupPhase int

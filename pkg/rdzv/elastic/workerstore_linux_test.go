@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -18,25 +19,49 @@ import (
 // network of its own with two ports, one of which is taken at another address.
 func TestWorkersPortIsFreeEverywhere(t *testing.T) {
 	testenv.Root(t)
-	runtime.LockOSThread() // the thread ends with this goroutine, and the network with the thread
+	var network sync.WaitGroup
+	network.Go(func() {
+		runtime.LockOSThread() // the thread ends with its goroutine, and the network with the thread
+		if unix.Gettid() != os.Getpid() {
+			testWorkersPort(t)
+			return
+		}
+		// The main thread never ends, and /proc/net shows its network. Other tests look there.
+		defer runtime.UnlockOSThread()
+		var other sync.WaitGroup
+		other.Go(func() {
+			runtime.LockOSThread()
+			testWorkersPort(t)
+		})
+		other.Wait()
+	})
+	network.Wait()
+}
+
+// testWorkersPort leaves its thread in a network of its own.
+func testWorkersPort(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		testenv.Missing(t, "needs a network namespace: %v", err)
+		t.Error("a network namespace:", err)
+		return
 	}
 	raiseLoopback(t)
 	const free, taken = 40000, 40001 // the kernel prefers odd ports
 	portRange := fmt.Appendf(nil, "%d %d", free, taken)
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", portRange, 0o644); err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	other, err := net.Listen("tcp", fmt.Sprint("127.0.0.2:", taken))
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	defer other.Close()
 	for range 20 {
 		_, offer, err := WorkerStores{Addr: "127.0.0.1", WorkersHost: true}.open(t.Context(), rdzv.Member{}, nil, zerolog.Nop())
 		if err != nil || offer.Port != free {
-			t.Fatalf("the port is %d, %v; want %d", offer.Port, err, free)
+			t.Errorf("the port is %d, %v; want %d", offer.Port, err, free)
+			return
 		}
 	}
 }

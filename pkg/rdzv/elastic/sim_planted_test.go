@@ -74,7 +74,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"a watch has a gap without a resync", 2, planted{
 			batch: func(w *world, _ *simWatch, b simBatch) bool { return !b.resync && w.chance(0.02) },
 		}},
-		{"workers that succeeded stay done when others fail", 58, planted{
+		{"workers that succeeded stay done when others fail", 18, planted{
 			decide: func(l *leader, _ time.Duration) {
 				for r := range l.round.members {
 					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil &&
@@ -200,7 +200,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a round runs again although a node has departed", 18, planted{
+		{"a round runs again although a node has departed", 10, planted{
 			decide: func(l *leader, _ time.Duration) {
 				if l.state == halting {
 					l.round.departed = 0

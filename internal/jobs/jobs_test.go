@@ -150,6 +150,23 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// TestListedTogether checks that a launcher that was killed is not listed while another List looks at its record.
+func TestListedTogether(t *testing.T) {
+	f := Folders{t.TempDir()}
+	gone := register(t, f, Launcher{RunID: "gone"})
+	_ = gone.record.Close()
+	_ = gone.UnixListener.Close()
+	other, err := os.Open(gone.dir.path(gone.name))
+	must(t, err)
+	defer other.Close()
+	if !stale(other) {
+		t.Fatal("a record without a launcher counts as locked by one")
+	}
+	if got := listed(f, false); got != nil {
+		t.Errorf("listed %v", got)
+	}
+}
+
 // TestRegisterElsewhere checks that a folder which others could have made or could change is not used.
 func TestRegisterElsewhere(t *testing.T) {
 	for name, spoil := range map[string]func(f Folders) error{

@@ -76,12 +76,10 @@ func (f *folder) read(name string) (l Launcher, ok bool) {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return l, false
 	}
-	if f.uid != os.Geteuid() {
-		if syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
-			return l, false // it is stale, and its user removes it
+	if stale(file) {
+		if f.uid == os.Geteuid() {
+			f.remove(name)
 		}
-	} else if syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-		f.remove(name)
 		return l, false
 	}
 	if info, err := os.Lstat(f.path(name + socketSuffix)); err != nil || info.Mode().Type() != os.ModeSocket {
@@ -89,6 +87,12 @@ func (f *folder) read(name string) (l Launcher, ok bool) {
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxRecord))
 	return l, err == nil && json.Unmarshal(text, &l) == nil
+}
+
+// stale reports whether no launcher holds the lock of a record. It keeps a shared lock until file is closed: no launcher
+// can lock the record meanwhile, and others that look at the record do not take this process for its launcher.
+func stale(file *os.File) bool {
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }
 
 // Dial connects to a launcher. It makes sure that the process at the other end belongs to the launcher's user.

@@ -116,8 +116,12 @@ func readFlagsOnly(name string, flags []Flag, args []string, file bool) (*reader
 		return nil, err
 	}
 	if len(line.command) > 0 {
-		return nil, &UsageError{Where: printable.Quote(line.command[0]), Problem: fmt.Sprintf(
-			"elasticrun %s takes flags only; to run a script of that name write ./%s", name, name)}
+		word := printable.Quote(line.command[0])
+		instead := "to run a script of that name write ./" + name
+		if _, takesRun := findFlag(flags, "rdzv-id"); takesRun {
+			instead = "write --rdzv-id=" + word + " for the job of that run id, ./" + name + " for a script of that name"
+		}
+		return nil, &UsageError{Where: word, Problem: fmt.Sprintf("elasticrun %s takes flags only; %s", name, instead)}
 	}
 	if file {
 		settings, _, err := gather(flags, line.options)

@@ -83,7 +83,7 @@ func TestLoadStatusRefuses(t *testing.T) {
 		"--rdzv-endpoint=x --rdzv-backend=etcd": "the etcd backend needs a run id",
 		"--rdzv-endpoint=x --rdzv-backend=mine": "--rdzv-backend=mine: must be one of",
 		"--rdzv-endpoint=x --rdzv-conf=nope=1":  "--rdzv-conf=nope=1: ",
-		"node1":                                 "elasticrun status takes flags only",
+		"node1":                                 "elasticrun status takes flags only; write --rdzv-id=node1",
 		"--adr=:1":                              "--adr: unknown flag",
 	} {
 		_, err := LoadStatus(strings.Fields(args))
@@ -94,6 +94,35 @@ func TestLoadStatusRefuses(t *testing.T) {
 	if _, err := LoadStatus([]string{"--help"}); !errors.Is(err, ErrHelp) {
 		t.Error(err)
 	}
+}
+
+// TestEmptyRunID checks that a run id that was given empty, as by an unset variable of the shell, is not none: it would
+// select another job.
+func TestEmptyRunID(t *testing.T) {
+	clean(t)
+	const want = "must not be empty: give the job's run id, which elasticrun ps lists"
+	refused := func(where string, err error) {
+		t.Helper()
+		if _, bad := errors.AsType[*UsageError](err); !bad || !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+	for _, args := range [][]string{{"--rdzv-id", ""}, {"--rdzv-id= "}, {"--rdzv-id=", "--rdzv-endpoint=h"}} {
+		_, err := LoadStop(args)
+		refused("--rdzv-id=", err)
+		_, err = LoadStatus(args)
+		refused("--rdzv-id=", err)
+	}
+	t.Setenv("PET_RDZV_ID", "")
+	_, err := LoadStop(nil)
+	refused("PET_RDZV_ID=", err)
+	const job = "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3] "
+	settings, _, err := gather(StatusFlags(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = resolveStatus(newReader(StatusFlags(), settings), surroundings{env: environ(job).lookup})
+	refused("PET_RDZV_ID=", err)
 }
 
 func TestParseStatusAddr(t *testing.T) {
@@ -181,7 +210,7 @@ func TestLoadStop(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"job":                  "elasticrun stop takes flags only",
+		"job":                  "elasticrun stop takes flags only; write --rdzv-id=job",
 		"--rdzv-secret-file=s": "needs --rdzv-endpoint",
 		"--rdzv-endpoint=x:y":  "the port",
 		"--addr=:1":            "unknown flag",

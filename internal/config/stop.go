@@ -34,9 +34,9 @@ Inside a Slurm job or a pod it is the job of yours that runs in it here; if ther
 at the endpoint that the launchers infer.
 `,
 		Outro: `The command waits up to 15 s until the end of the job is certain; workers may still be stopping
-then. Exit code: 0 if this command has ended the job; 73 if it had finished by itself; 75 if the job
-cannot be reached or did not confirm its end, or only the launchers here could be ended; 2 if the
-flags or the secret are refused, or several jobs could be meant.
+then. Exit code: 0 if the job was closed; 73 if it had finished by itself; 75 if the job cannot be
+reached or did not confirm its end, or only the launchers here could be ended; 2 if the flags or the
+secret are refused, or several jobs could be meant.
 `,
 	}
 }

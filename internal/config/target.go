@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -57,6 +58,9 @@ func targetFlags() []Flag {
 
 // readTarget reads the target from flags, environment, config file and scheduler.
 func (r *reader) readTarget(from surroundings) (c Target) {
+	if r.given("rdzv-id") && strings.TrimSpace(r.text("rdzv-id")) == "" { // a shell's variable that is not set
+		r.fail("rdzv-id", "must not be empty: give the job's run id, which elasticrun ps lists")
+	}
 	c.inferJob(r, from)
 	if r.text("rdzv-endpoint") != "" {
 		c.readJob(r, from)

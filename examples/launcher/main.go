@@ -3,7 +3,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,37 +19,37 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: launcher ENDPOINT PROGRAM [ARGS...]")
-		os.Exit(2)
+		log.Fatal("usage: launcher ENDPOINT PROGRAM [ARGS...]")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	result, err := run(ctx, os.Args[1], os.Args[2], os.Args[3:])
-	stop()
-	fmt.Fprintf(os.Stderr, "%v after %d restarts; error: %v\n", result.State, result.Restarts, err)
-	if err != nil || result.State != agent.Succeeded {
-		os.Exit(1)
+	if stop(); err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("%v after %d restarts", result.State, result.Restarts)
+	if result.IsFailed() {
+		root, _ := result.RootCause()
+		log.Fatalf("rank %d on %s: %s", root.GlobalRank, root.Host, root.Summary)
 	}
 }
 
 // run runs two workers of a program on this node until the job has ended on all nodes.
 func run(ctx context.Context, endpoint, program string, args []string) (agent.RunResult, error) {
-	const maxRestarts = 3
 	rendezvous, err := backends.New(ctx, rdzv.Parameters{
 		Backend: rdzv.BackendC10d, Endpoint: endpoint, RunID: "example", MinNodes: 2, MaxNodes: 2,
-	}, backends.Options{Job: elastic.Job{MaxRestarts: maxRestarts}})
+	}, backends.Options{Job: elastic.Job{MaxRestarts: 3}})
 	if err != nil {
 		return agent.RunResult{}, err
 	}
 	defer func() { _ = rendezvous.Shutdown(context.WithoutCancel(ctx)) }()
 	console := workerlog.NewConsole(os.Stdout, os.Stderr)
-	defer func() { _ = console.Close() }()
 	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Workers: 2})
 	if err != nil {
 		return agent.RunResult{}, err
 	}
-	defer func() { _ = supervisor.Close() }()
+	defer func() { _, _ = supervisor.Close(), console.Close() }()
 	a, err := agent.New(agent.Options{
-		Spec:       agent.WorkerSpec{LocalWorldSize: 2, Entrypoint: program, Args: args, MaxRestarts: maxRestarts},
+		Spec:       agent.WorkerSpec{LocalWorldSize: 2, Entrypoint: program, Args: args, MaxRestarts: 3},
 		Rendezvous: rendezvous, Launcher: agent.ProcessLauncher{Supervisor: supervisor}, Env: os.Environ(),
 		ShutdownTimeout: 30 * time.Second, RestartGrace: 30 * time.Second,
 	})

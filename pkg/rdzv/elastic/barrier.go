@@ -20,7 +20,11 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 	if h.finishedAt.IsZero() {
 		h.finishedAt = time.Now()
 	}
-	h.call(func(now time.Duration) { h.m.succeed(now) })
+	h.call(func(now time.Duration) {
+		if h.m.succeed(now) {
+			h.withdrawStop()
+		}
+	})
 	stop, decided := h.awaitVerdict(ctx, barrier)
 	if !decided && ctx.Err() == nil {
 		if err := h.needed(); err != nil {

@@ -27,6 +27,7 @@ type member struct {
 	entered     int           // number of the last round that it was in
 	since       time.Duration // when its round, or its wait for one, began
 	stopOrdered bool          // the agent has been ordered to stop the round
+	silenceStop bool          // so ordered only because the store was silent
 	killAt      optionalTime  // when the workers must be dead
 	workersGone bool          // every worker of the round has ended
 	nodes       int           // number of nodes of the round
@@ -122,14 +123,17 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 	m.evaluate(now)
 }
 
-// succeed records that all workers have exited with 0.
-func (m *member) succeed(now time.Duration) {
-	if m.state != busy || m.stopOrdered {
-		return // the round has failed already
+// succeed records that all workers have exited with 0. It reports whether they have before anything but the store's
+// silence was to stop them: then that Stop, if there was one, is void. The session may have outlasted the silence, for
+// example because this process was paused.
+func (m *member) succeed(now time.Duration) bool {
+	if m.state != busy && !m.silenceStop || m.stopOrdered && !m.silenceStop {
+		return false // the round has failed already
 	}
-	m.state = finished
+	m.state, m.stopOrdered, m.silenceStop, m.report.Silent, m.killAt = finished, false, false, false, optionalTime{}
 	m.record(now, Done)
 	m.evaluate(now)
+	return true
 }
 
 // depart asks the leader to let the agent leave the exit barrier. An answer that ends the round or the job wins. If the
@@ -314,7 +318,7 @@ func (m *member) evaluate(now time.Duration) {
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, optionalTime{}
 	m.entered = a.Fence.Round
-	m.lastNote, m.workersGone = "", false
+	m.lastNote, m.workersGone, m.silenceStop = "", false, false
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
 	m.nodes, m.rank = a.Place.Nodes, a.Place.Rank
 	m.record(now, Busy)
@@ -324,6 +328,7 @@ func (m *member) start(now time.Duration, a Answer) {
 // stop orders the agent to stop its workers, which it may be doing already. It orders once a round, and again if killIn
 // leaves less time than the order before.
 func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
+	m.silenceStop = false
 	sooner := killIn >= 0 && (!m.killAt.set || now+killIn < m.killAt.at)
 	if m.state == ready || m.state == outside || !sooner && (m.stopOrdered || m.state == stopping) {
 		return

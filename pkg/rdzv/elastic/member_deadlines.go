@@ -42,7 +42,9 @@ func (m *member) stopIfSilent(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
 		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
+		alone := m.state == busy || m.silenceStop // nothing else stops the workers
 		m.stop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
+		m.silenceStop = alone
 	}
 }
 

@@ -210,6 +210,29 @@ func TestMember(t *testing.T) {
 			memberStep{2.1, "succeed", ""},
 			memberStep{3, "enter", "ready 1/0"},
 		)},
+		{"workers that had exited with 0 when the silence was noticed: it undoes nothing", after(
+			memberStep{8.5, "", "stop 0 in 1.5s"},
+			memberStep{8.6, "succeed; proof 8", "done 1/0 up 7.6s"},
+			memberStep{9, "depart", "done 1/0 up 7.6s departing"},
+			memberStep{9.1, "depart 1 0", "over: departed so"},
+		)},
+		{"the same, but the leader has ended the round", after(
+			memberStep{8.5, "", "stop 0 in 1.5s"},
+			memberStep{8.6, "halt 1 0", ""},
+			memberStep{8.7, "succeed", ""},
+			memberStep{9, "enter", "ready 1/0 silent"},
+		)},
+		{"the same, but the session is lost", after(
+			memberStep{8.5, "", "stop 0 in 1.5s"},
+			memberStep{8.6, "lost", "stop 0 in 0s"},
+			memberStep{8.7, "succeed", ""},
+		)},
+		{"the same, but a worker has failed", after(
+			memberStep{8.5, "", "stop 0 in 1.5s"},
+			memberStep{8.6, "fail", ""},
+			memberStep{8.7, "proof 8", ""},
+			memberStep{9, "enter", "ready 1/0 silent"},
+		)},
 		{"silence: stopped at two thirds, dead by five sixths, over after the join timeout", after(
 			memberStep{5, "proof 4.5", ""},
 			memberStep{12.4, "", ""},

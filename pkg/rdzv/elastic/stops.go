@@ -35,6 +35,14 @@ func (h *Handler) sendStop(s rdzv.Stop) {
 	}
 }
 
+// withdrawStop takes back a Stop that the agent has not received. Only the driving goroutine calls it.
+func (h *Handler) withdrawStop() {
+	select {
+	case <-h.stops:
+	default:
+	}
+}
+
 // probeState is what probeAgent remembers between calls.
 type probeState struct {
 	sent time.Duration // of the last Stop

@@ -65,6 +65,12 @@ func (g *fakeGroup) Exits() <-chan procs.Exit  { return g.exits }
 func (g *fakeGroup) PIDs() map[int]int         { return g.pids }
 func (g *fakeGroup) Signal(sig syscall.Signal) { g.signals = append(g.signals, sig) }
 
+func (g *fakeGroup) HaveExited() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.ended) == len(g.pids)
+}
+
 func (g *fakeGroup) Tail(rank int) []string {
 	if g.onTail != nil {
 		g.onTail()

@@ -45,6 +45,7 @@ func (l ProcessLauncher) Start(specs []procs.Spec, over <-chan struct{}) (Proces
 type Processes interface {
 	Exits() <-chan procs.Exit
 	PIDs() map[int]int
+	HaveExited() bool
 	ProcessTree() map[int]bool
 	Tail(localRank int) []string
 	Signal(sig syscall.Signal)

@@ -84,10 +84,14 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 			a.hung = deadline.expire(a.processes.PIDs())
 			return a.hung, a.setState(Failed)
 		case stop := <-a.opts.Rendezvous.Stops():
-			if stop.Round == a.round.Number { // else its workers are gone
-				a.setHalt(stop)
-				return nil, nil
+			if stop.Round != a.round.Number { // its workers are gone
+				continue
 			}
+			if stop.Silence && a.processes.HaveExited() { // their exits decide, and Succeed repeats a Stop that counts
+				continue
+			}
+			a.setHalt(stop)
+			return nil, nil
 		case sig := <-a.opts.Forward:
 			a.processes.Signal(sig.(syscall.Signal))
 		case <-ctx.Done():
@@ -290,9 +294,10 @@ func (a *Agent) succeed(ctx context.Context) error {
 	if err := a.stop(ctx, a.stopPolicy(ctx)); err != nil {
 		return err
 	}
-	if a.halt != nil { // it arrived during the stop
+	if a.halt != nil && !a.halt.Silence { // it arrived during the stop
 		return nil
 	}
+	a.halt = nil
 	a.emit(events.Event{Kind: events.KindSucceeded})
 	stop, err := a.exitBarrier(ctx)
 	if err == nil && stop != nil {

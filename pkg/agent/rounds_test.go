@@ -253,6 +253,24 @@ func TestStopAfterSuccess(t *testing.T) {
 	})
 }
 
+// A Stop for the store's silence that comes when all workers have exited with 0 is the rendezvous' to judge: the agent
+// calls Succeed, which repeats it if it counts.
+func TestStopForSilenceAfterExits(t *testing.T) {
+	t.Parallel()
+	for range 20 { // the order in which Stop and exits are received is random
+		b := newHarness(t, WorkerSpec{}, nil, allSucceed)
+		b.launcher.script[0] = func(g *fakeGroup) {
+			b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "no answer for 8s", Silence: true}
+			allSucceed(g)
+		}
+		b.run(t)
+		want := []string{"rendezvous", "stop SIGTERM", "succeed"}
+		if diff := cmp.Diff(want, b.list()); diff != "" {
+			t.Errorf("what was done (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // A worker that cannot be executed is a failure like any other.
 func TestStartThatFails(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{

@@ -47,6 +47,18 @@ type worker struct {
 // were seen. The channel has room for all of them and is never closed.
 func (g *Group) Exits() <-chan Exit { return g.exits }
 
+// HaveExited reports whether all workers have exited, also if [Group.Exits] has not delivered every exit yet.
+func (g *Group) HaveExited() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.workers {
+		if w.pid != 0 && !w.exited && !proctree.HasExited(w.pid) {
+			return false
+		}
+	}
+	return true
+}
+
 // PIDs maps local ranks to the pids of the workers that were started.
 func (g *Group) PIDs() map[int]int {
 	pids := make(map[int]int, len(g.workers))

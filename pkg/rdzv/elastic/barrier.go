@@ -21,8 +21,11 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 		h.finishedAt = time.Now()
 	}
 	h.call(func(now time.Duration) {
-		if h.m.succeed(now) {
+		switch {
+		case h.m.succeed(now):
 			h.withdrawStop()
+		case h.m.stopOrdered: // the agent may have received it, and waited for exits
+			h.repeatStop()
 		}
 	})
 	stop, decided := h.awaitVerdict(ctx, barrier)

@@ -42,6 +42,7 @@ type Handler struct {
 
 	// Owned by the driving goroutine.
 	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
+	lastStop   rdzv.Stop     // that was sent
 	probeState probeState
 
 	waiting waitingNodes

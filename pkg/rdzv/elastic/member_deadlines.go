@@ -44,7 +44,11 @@ func (m *member) stopIfSilent(now time.Duration) {
 		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
 		alone := m.state == busy || m.silenceStop // nothing else stops the workers
 		m.stop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
-		m.silenceStop = alone
+		if m.silenceStop = alone; alone && len(m.orders) > 0 {
+			if last := m.orders[len(m.orders)-1].stop; last != nil {
+				last.Silence = true
+			}
+		}
 	}
 }
 

@@ -18,6 +18,9 @@ const noRound = -1
 // sendStop sends a Stop, in place of one that the agent has not received: the newer one leaves less time, or is about a
 // later round. Only the driving goroutine sends.
 func (h *Handler) sendStop(s rdzv.Stop) {
+	if s.Round != noRound {
+		h.lastStop = s
+	}
 	if s.Round != noRound && h.roundOver != nil {
 		close(h.roundOver)
 		h.roundOver = nil
@@ -32,6 +35,13 @@ func (h *Handler) sendStop(s rdzv.Stop) {
 		case <-h.stops:
 		default:
 		}
+	}
+}
+
+// repeatStop sends the last Stop again, unless the agent has not received it yet. Only the driving goroutine calls it.
+func (h *Handler) repeatStop() {
+	if len(h.stops) == 0 {
+		h.sendStop(h.lastStop)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -20,15 +21,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// freePorts returns ports of this machine that were free a moment ago.
+// freePorts returns n ports that nobody listens at, below those that the kernel hands out: a test elsewhere that asks
+// the kernel for a port gets none of them.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	ports, held := make([]int, n), make([]net.Listener, n)
-	for i := range ports { // open all at once, so that they differ
-		held[i] = listenAt(t, 0)
-		ports[i] = portOf(held[i])
-	}
-	for _, ln := range held {
+	const low, high = 16000, 32000
+	var ports []int
+	for len(ports) < n {
+		port := low + rand.N(high-low)
+		ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil || slices.Contains(ports, port) {
+			continue
+		}
+		ports = append(ports, port)
 		_ = ln.Close()
 	}
 	return ports

@@ -97,6 +97,7 @@ func TestDynamicEvictedWhileJoining(t *testing.T) {
 		if !errors.Is(h.Err(), ErrEvicted) {
 			t.Errorf("its state: %v", h.Err())
 		}
+		synctest.Wait()
 		g.checkViews("an eviction")
 	})
 }

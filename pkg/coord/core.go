@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -43,7 +44,8 @@ type session struct {
 	ttl   time.Duration // 0: the session does not expire
 	timer timer         // expires TTL after the last keep-alive, in core time
 	keys  map[string]*entry
-	runID string // the run of the session's client; empty if unknown or any
+	runID string     // the run of the session's client; empty if unknown or any
+	from  netip.Addr // of the client that began or resumed it last; invalid if unknown
 	ended bool
 }
 

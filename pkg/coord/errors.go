@@ -42,7 +42,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("coordination store at %s refuses: %s", e.Addr, e.Message)
+	return fmt.Sprintf("the job's store at %s refuses: %s", e.Addr, e.Message)
 }
 
 // Obstacle is why no coordination store was reached.
@@ -70,7 +70,7 @@ type DialError struct {
 
 func (e *DialError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "connect to coordination store at %s: %s", e.Addr, e.Message)
+	fmt.Fprintf(&b, "connect to the job's store at %s: %s", e.Addr, e.Message)
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}

@@ -187,11 +187,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close ends the store. Clients of a store in memory lose their sessions with ErrUnavailable; clients of a store on a
 // disk wait for its return. Close returns when all goroutines of the server have ended. Its error is the disk's.
-func (s *Server) Close() error {
+func (s *Server) Close() error { return s.CloseWith("its host has closed it") }
+
+// CloseWith is Close with a reason, a clause for people that the clients' ErrUnavailable ends with.
+func (s *Server) CloseWith(reason string) error {
 	s.mu.Lock()
 	var last []byte
 	if s.disk == nil {
-		last = appendExitNotice(nil, codeUnavailable, "its host has closed it")
+		last = appendExitNotice(nil, codeUnavailable, reason)
 	}
 	s.end(last, fmt.Errorf("%w: it was closed", ErrUnavailable))
 	s.mu.Unlock()
@@ -236,7 +239,7 @@ func (s *Server) clock() time.Duration {
 		s.nextTick = now
 		if late > time.Second {
 			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).
-				Msg("coordination store was paused; its sessions are extended by the pause")
+				Msg("the job's store was paused; its sessions are extended by the pause")
 		}
 	}
 	return now
@@ -255,8 +258,8 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
-			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.sessionConns[ended] != nil).
-				Msg("session expired")
+			s.opts.Logger.Warn().Str("run", ended.runID).Stringer("from", ended.from).Str("session", string(ended.id)).
+				Msgf("no keep-alive arrived for %v: the node counts as lost", ended.ttl)
 			s.sessionEnded(ended, "no keep-alive arrived in time")
 		}
 		next, ok := s.core.nextExpiry()

@@ -191,7 +191,7 @@ func (c *conn) resume(h hello, token string) (welcome, *refusal) {
 
 // attachSession makes c the connection of session. server.mu is held.
 func (c *conn) attachSession(h hello, session *session, resumed bool) welcome {
-	c.session, session.runID = session, h.runID
+	c.session, session.runID, session.from = session, h.runID, remoteAddr(c.nc)
 	c.server.removePending(c)
 	c.server.sessionConns[session] = c
 	c.writing = true // the welcome must be the first frame

@@ -197,7 +197,7 @@ func TestKeepAlive(t *testing.T) {
 			t.Errorf("batch %+v", b)
 		}
 		<-c.Lost()
-		if want := "coordination store: the session is lost: no keep-alive arrived in time"; c.Err().Error() != want {
+		if want := "the job's store has ended this node's session: no keep-alive arrived in time"; c.Err().Error() != want {
 			t.Errorf("%v, want %s", c.Err(), want)
 		}
 	})
@@ -317,12 +317,12 @@ func TestStoreReplaced(t *testing.T) {
 	}{
 		{
 			name: "of the same job", opts: ServerOptions{InstanceID: "second"},
-			want: "coordination store: not available: another store runs at its address: " +
+			want: "the job's store is not available: another store runs at its address: " +
 				"the store at pipe is gone: another instance, second, runs there now",
 		},
 		{
 			name: "of another elasticrun", opts: ServerOptions{InstanceID: "first", Secret: []byte("new")},
-			want: "coordination store: not available: the store is gone: coordination store at pipe refuses: " +
+			want: "the job's store is not available: the store is gone: the job's store at pipe refuses: " +
 				"the store has a shared secret and the agent has none: give the agent the store's secret",
 		},
 	} {

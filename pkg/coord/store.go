@@ -104,8 +104,8 @@ const MaxCommit = 1 << 20
 // Errors of a Store. Callers test for them with errors.Is.
 var (
 	ErrConflict    = errors.New("coordination store: a guard failed")
-	ErrSessionLost = errors.New("coordination store: the session is lost")
-	ErrUnavailable = errors.New("coordination store: not available")
+	ErrSessionLost = errors.New("the job's store has ended this node's session")
+	ErrUnavailable = errors.New("the job's store is not available")
 	ErrTooLarge    = errors.New("coordination store: the commit is too large")
 )
 

@@ -108,7 +108,7 @@ func TestOpenUnreachable(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
 			_, err := Open(t.Context(), Options{Endpoints: []string{"http://" + tc.address}, DialTimeout: time.Second})
-			want := "begin a session: coordination store: not available: no answer from etcd at " + tc.address
+			want := "begin a session: the job's store is not available: no answer from etcd at " + tc.address
 			if !errors.Is(err, coord.ErrUnavailable) || !strings.HasPrefix(errorText(err), want) ||
 				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Open returned\n%v, want\n%s...%s", err, want, tc.want)

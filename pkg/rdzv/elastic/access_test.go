@@ -91,8 +91,8 @@ func TestClientsTryAllPorts(t *testing.T) {
 			name: "all are taken", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute,
 			took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{
-				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: coordination store at 10.0.0.1:1 refuses: the store belongs to another job: its run id is "other"`,
-				`; coordination store at 10.0.0.1:2 refuses: the store belongs to another job: its run id is "third"`,
+				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: the job's store at 10.0.0.1:1 refuses: the store belongs to another job: its run id is "other"`,
+				`; the job's store at 10.0.0.1:2 refuses: the store belongs to another job: its run id is "third"`,
 			},
 		},
 		{
@@ -100,17 +100,17 @@ func TestClientsTryAllPorts(t *testing.T) {
 			took: time.Minute,
 			err: []string{
 				`its run id is "other"`,
-				"; connect to coordination store at 10.0.0.1:2: nobody listens there", "(stopped)",
+				"; connect to the job's store at 10.0.0.1:2: nobody listens there", "(stopped)",
 			},
 		},
 		{
 			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""},
 			within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
-			err: []string{`rendezvous endpoint 10.0.0.1:1: coordination store at 10.0.0.1:1 refuses: the store belongs to another job`},
+			err: []string{`rendezvous endpoint 10.0.0.1:1: the job's store at 10.0.0.1:1 refuses: the store belongs to another job`},
 		},
 		{
 			name: "the only one is free", ports: []int{2}, within: 10 * time.Second, took: 10 * time.Second,
-			err: []string{"rendezvous endpoint 10.0.0.1:2 cannot be reached: connect to coordination store at 10.0.0.1:2: nobody listens there"},
+			err: []string{"rendezvous endpoint 10.0.0.1:2 cannot be reached: connect to the job's store at 10.0.0.1:2: nobody listens there"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,8 +41,8 @@ func TestSummarizeAttempts(t *testing.T) {
 	}{
 		{"unreachable", u.Error(), []string{
 			"rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more, cannot be reached: " +
-				"connect to coordination store at 10.0.0.1:29400: nobody listens there",
-			"(and 18 more like it); coordination store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
+				"connect to the job's store at 10.0.0.1:29400: nobody listens there",
+			"(and 18 more like it); the job's store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
 		}},
 		{"taken", taken.Error(), []string{
 			"no port of rendezvous endpoint node1 can be used: 29400: address already in use, and connect to",

@@ -81,7 +81,11 @@ func (h *Handler) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.R
 	if late, ok := errors.AsType[*FinishedError](err); ok {
 		return nil, &FinishedError{RunID: h.opts.RunID, Ending: late.Ending, Late: late.Late}
 	}
-	if err != nil && !errors.As(err, new(*rdzv.EndedError)) {
+	switch {
+	case err == nil, errors.As(err, new(*rdzv.EndedError)):
+	case h.rounds > 0 && errors.As(err, new(*storeLostError)):
+		err = fmt.Errorf("run %q: %w", h.opts.RunID, err)
+	default:
 		err = fmt.Errorf("join rendezvous %q: %w", h.opts.RunID, err)
 	}
 	return round, err

@@ -34,6 +34,7 @@ type host struct {
 	over           bool          // the job has ended
 	acknowledged   chan struct{} // closed when the job has ended and every other agent has gone
 	isAcknowledged bool
+	departed       bool // a node has left the exit barrier of the round that runs
 }
 
 // serve starts the leader of h's store, makes this process the run's host and returns a session for the agent. If it
@@ -137,6 +138,7 @@ func (h *host) watchFront() {
 func (h *host) leaderChanged(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.departed = l.round.departed > 0
 	if h.over = l.outcome != nil; l.acknowledged() && !h.isAcknowledged {
 		h.isAcknowledged = true
 		close(h.acknowledged)
@@ -177,6 +179,17 @@ func (h *host) awaitAcknowledged(ctx context.Context, linger time.Duration) {
 	}
 }
 
+// closeReason returns why the store ends, for the agents that still use it. Only this node's own departure leaves a job
+// running without its store: after that of another node, the loss of this one ends the job.
+func (h *host) closeReason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.departed && !h.over {
+		return "the node that hosted it has finished and left; give it a longer --exit-barrier-timeout"
+	}
+	return "the node that hosted it has ended"
+}
+
 // close ends the leader and the store and releases what the host holds, in an order that keeps two rules. The claim to
 // the port goes before the port is free. The claim to the run goes after: the next holder finds nothing of this store.
 func (h *host) close(ttl time.Duration) error {
@@ -189,7 +202,7 @@ func (h *host) close(ttl time.Duration) error {
 	if h.claim != nil {
 		_ = h.claim.Close()
 	}
-	err := h.server.Close()
+	err := h.server.CloseWith(h.closeReason())
 	h.guard.Wait()
 	if h.front != nil {
 		err = errors.Join(err, h.front.Close())

@@ -245,7 +245,7 @@ func TestNoPortFree(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be used: %d: address already in use, and connect to",
 			last[0]),
-		fmt.Sprintf("; %d: address already in use, and coordination store at", last[1]),
+		fmt.Sprintf("; %d: address already in use, and the job's store at", last[1]),
 		"the store belongs to another job",
 	} {
 		if !strings.Contains(err.Error(), want) {

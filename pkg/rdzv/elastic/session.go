@@ -21,6 +21,22 @@ func connectionError(err error) error {
 	return fmt.Errorf("%w: %w", rdzv.ErrConnection, err)
 }
 
+// storeLostError says that an agent has lost its store for good.
+type storeLostError struct {
+	workers bool // it had workers, which were stopped because of that
+	err     error
+}
+
+func (e *storeLostError) Error() string {
+	if e.workers {
+		return "this node's workers were stopped, because " + e.err.Error()
+	}
+	return e.err.Error()
+}
+
+// Unwrap lets errors.Is find rdzv.ErrConnection.
+func (e *storeLostError) Unwrap() []error { return []error{rdzv.ErrConnection, e.err} }
+
 // drive drives the member through its sessions, one after the other.
 func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Duration) {
 	defer close(h.driveDone)
@@ -47,9 +63,10 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			h.m.sessionRenewed(firstProof(store, origin), store.TTL())
 			continue
 		case !h.mayRejoin(err):
+			lost := &storeLostError{workers: h.m.workers(), err: err}
 			h.m.storeLost(d.now())
 			if h.m.over == nil || h.m.over.outcome == nil {
-				h.m.over = &ending{err: fmt.Errorf("%w: %w", rdzv.ErrConnection, err)}
+				h.m.over = &ending{err: lost}
 			}
 			h.execute(h.m.takeOrders())
 			if h.serve(ctx, d, func() bool { return !h.m.workers() }) {

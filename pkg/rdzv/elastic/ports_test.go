@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"

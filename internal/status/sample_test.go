@@ -148,8 +148,9 @@ last failure: rank 3 on node3 x in round 0, 51s ago: boom
 	}
 	if got := (Job{
 		RunID: "r", Result: "failed",
-		Why: "rank 3 on h: boom",
-	}).Text(); got != "run id r: no round yet, ended: failed: rank 3 on h: boom\n" {
+		Why: "not restarted: node1 had finished and left, so the job cannot be restarted\nwithout it; start it again",
+	}).Text(); got != "run id r: ended: failed: not restarted: node1 had finished and left, so the job cannot be "+
+		"restarted without it; start it again\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -35,24 +35,25 @@ func (j Job) Text() string {
 	}
 	if f, host := j.lastFailure(); f != nil {
 		fmt.Fprintf(&b, "\nlast failure: rank %d on %s in round %d, %s ago: %s\n", f.Rank, host, f.Round,
-			age(now, f.Time), clean(f.Summary))
+			age(now, f.Time), cleanUpTo(report.MaxSummary, f.Summary))
 	}
 	return b.String()
 }
 
 // headline describes the whole job in one line.
 func (j Job) headline() string {
-	line := "run id " + clean(j.RunID) + ": "
-	if r := j.Round; r == nil {
-		line += "no round yet"
-	} else {
-		line += fmt.Sprintf("round %d, %s, %s, %d of %s", r.Number, count(r.Nodes, "node"), count(r.WorldSize, "worker"),
-			r.Restarts, count(r.MaxRestarts, "restart"))
+	var about []string
+	if r := j.Round; r != nil {
+		about = append(about, fmt.Sprintf("round %d, %s, %s, %d of %s", r.Number, count(r.Nodes, "node"),
+			count(r.WorldSize, "worker"), r.Restarts, count(r.MaxRestarts, "restart")))
 	}
-	if j.Result != "" {
-		line += ", ended: " + clean(strings.TrimSuffix(j.Result+": "+j.Why, ": "))
+	switch {
+	case j.Result != "": // the store has no round any more
+		about = append(about, "ended: "+cleanUpTo(report.MaxSummary, strings.TrimSuffix(j.Result+": "+j.Why, ": ")))
+	case j.Round == nil:
+		about = append(about, "no round yet")
 	}
-	return line
+	return "run id " + clean(j.RunID) + ": " + strings.Join(about, ", ")
 }
 
 // lastFailure returns the latest known failure and its host.
@@ -173,8 +174,10 @@ func workerRow(w Worker, now time.Time) string {
 }
 
 // clean makes text of other nodes and of workers safe for a cell.
-func clean(s string) string {
-	return report.Head(strings.Join(strings.Fields(report.Printable(s)), " "), maxText)
+func clean(s string) string { return cleanUpTo(maxText, s) }
+
+func cleanUpTo(size int, s string) string {
+	return report.Head(strings.Join(strings.Fields(report.Printable(s)), " "), size)
 }
 
 func count(n int, what string) string {

@@ -3,7 +3,7 @@ package main
 
 import (
 	"context"
-	"log"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,17 +19,16 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		log.Fatal("usage: launcher ENDPOINT PROGRAM [ARGS...]")
+		fmt.Fprintln(os.Stderr, "usage: launcher ENDPOINT PROGRAM [ARGS...]")
+		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	result, err := run(ctx, os.Args[1], os.Args[2], os.Args[3:])
-	if stop(); err != nil {
-		log.Fatal(err)
-	}
-	log.Printf("%v after %d restarts", result.State, result.Restarts)
-	if result.IsFailed() {
-		root, _ := result.RootCause()
-		log.Fatalf("rank %d on %s: %s", root.GlobalRank, root.Host, root.Summary)
+	stop()
+	root, _ := result.RootCause()
+	fmt.Fprintf(os.Stderr, "%v after %d restarts; cause: %q; error: %v\n", result.State, result.Restarts, root.Summary, err)
+	if err != nil || result.State != agent.Succeeded {
+		os.Exit(1)
 	}
 }
 

@@ -40,6 +40,7 @@ func TestWorkersPortIsFreeEverywhere(t *testing.T) {
 
 // testWorkersPort leaves its thread in a network of its own.
 func testWorkersPort(t *testing.T) {
+	t.Helper()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Error("a network namespace:", err)
 		return

@@ -59,6 +59,8 @@ def script(target: Any, args: Sequence[Any]) -> list[str]:
     """Returns the command line of a script with its arguments; raises TypeError."""
     if isinstance(args, (str, bytes)):
         raise TypeError("launch(): args must be a list of arguments, not one text: use args=%r" % (args.split(),))
+    if not hasattr(args, "__iter__"):
+        raise TypeError("launch(): args must be a list of arguments, not %r" % (args,))
     words = [os.fspath(target)]
     for value in args:
         if isinstance(value, os.PathLike):

@@ -55,6 +55,20 @@ def check(function: Any) -> None:
         raise TypeError("launch(): %s is not what workers find as %s in %s: give that" % (function, name, module))
 
 
+def bind(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises a TypeError if the function does not take these arguments."""
+    import inspect
+
+    try:  # a decorator may supply arguments of the function that it wraps
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return  # some built-in functions have none
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError("launch(): %s: %s" % (function.__qualname__, error)) from None
+
+
 class Pickler(pickle.Pickler):
     """Notes whether the main module is needed, and refuses what workers cannot import from it."""
 
@@ -71,9 +85,10 @@ class Pickler(pickle.Pickler):
 def dump(function: Any, args: Any, kwargs: Any) -> tuple[str, bytes]:
     """Returns the call's name, and what the worker needs for it; raises TypeError."""
     check(function)
-    if isinstance(args, (str, bytes, dict)):
+    if isinstance(args, (str, bytes, dict)) or not hasattr(args, "__iter__"):
         raise TypeError("launch(): args must be a tuple of the function's arguments, not %r" % (args,))
     call = (function, tuple(args), dict(kwargs or {}))
+    bind(*call)
     buffer = io.BytesIO()
     pickler = Pickler(buffer, PROTOCOL)
     try:

@@ -94,7 +94,7 @@ def launch(target: Any, args: Any = (), *, kwargs: Any = None, python: Any = Non
         for name in _command.SCRIPT_FLAGS:
             if flags.get(name):
                 raise TypeError("launch(): %s is for scripts, and %r is none" % (name, target))
-    variables = environment(python, env)
+    variables = environment(python, env, cwd)
     with tempfile.TemporaryDirectory(prefix="elasticrun-") as folder:  # only this user may enter it
         if pickled:
             command = ["--", _function.save(folder, pickled)]
@@ -107,10 +107,16 @@ def launch(target: Any, args: Any = (), *, kwargs: Any = None, python: Any = Non
         return _function.values(folder, result.report) if pickled else result
 
 
-def environment(python: Optional[str], env: Optional[Mapping[str, str]]) -> dict[str, str]:
-    """Returns the launcher's environment."""
+def environment(python: Optional[str], env: Optional[Mapping[str, str]], cwd: Any = None) -> dict[str, str]:
+    """Returns the launcher's environment; raises ValueError without an interpreter."""
+    import shutil
+
     variables = dict(os.environ)
     variables.update(env or {})
+    if python:
+        at = os.path.join(cwd or "", python) if os.path.dirname(python) else python
+        if shutil.which(at, path=variables.get("PATH")) is None:
+            raise ValueError("launch(): python=%r: there is no such program" % (python,))
     variables["PYTHON_EXEC"] = python or variables.get("PYTHON_EXEC") or sys.executable or ""
     if not variables["PYTHON_EXEC"]:
         raise ValueError("launch(): this process is no Python interpreter: name the workers' with python=")

@@ -201,11 +201,16 @@ class Refused(Folder):
             (script, (), {"max_restarts": True}, r"max_restarts must be text or a number, not True$"),
             (script, (), {"local_ranks_filter": [0]}, r"local_ranks_filter must be text or a number, not \[0\]$"),
             (script, "--lr 1", {}, r"args must be a list of arguments, not one text: use args=\['--lr', '1'\]$"),
+            (script, 3, {}, r"args must be a list of arguments, not 3$"),
             (script, [None], {}, r"each argument of a script must be text or a number, not None$"),
             (script, (), {"kwargs": {"a": 1}}, r"kwargs are for functions"),
             (5, (), {}, r"target must be the path of a script or a function, not 5$"),
             (jobs.rank, (1,), {"module": True}, r"module is for scripts"),
             (jobs.rank, "abc", {}, r"args must be a tuple of the function's arguments, not 'abc'$"),
+            (jobs.rank, 3, {}, r"args must be a tuple of the function's arguments, not 3$"),
+            (jobs.rank, (), {}, r"rank: missing a required argument: 'base'$"),
+            (jobs.rank, (1, 2, 3), {}, r"rank: too many positional arguments$"),
+            (jobs.rank, (1,), {"kwargs": {"stride": 2}}, r"rank: got an unexpected keyword argument 'stride'$"),
             (jobs.rank, (1, lambda: 0), {}, r"argument 1 cannot be pickled"),
             (jobs.rank, (1,), {"kwargs": {"step": lambda: 0}}, r"argument step cannot be pickled"),
             (jobs.anonymous, (), {}, r"workers cannot import <lambda> of jobs: define it at the top of a module$"),
@@ -216,6 +221,13 @@ class Refused(Folder):
             with self.subTest(want), captured() as (out, err):
                 with self.assertRaisesRegex(TypeError, want):
                     elasticrun.launch(target, args, **kwargs)
+                self.assertEqual(out.getvalue() + err.getvalue(), "")
+
+    def test_missing_interpreter(self):
+        for python in "/nosuch/python3", "nosuch-python3":
+            with captured() as (out, err):
+                with self.assertRaisesRegex(ValueError, r"launch\(\): python='%s': there is no such program$" % python):
+                    elasticrun.launch(jobs.rank, (1,), python=python)
                 self.assertEqual(out.getvalue() + err.getvalue(), "")
 
     def run_main(self, program, stdin=None):

@@ -27,6 +27,10 @@ func foreignFlags() []foreignFlag {
 			"elasticrun has no list of hosts: run the same command on every node, with --rdzv-endpoint=HOST",
 		},
 		{[]string{"job-id", "run-id"}, "--rdzv-id is the run id"},
+		{
+			[]string{"rdzv-timeout", "rendezvous-timeout", "join-timeout", "rdzv-join-timeout", "timeout"},
+			"--rdzv-conf=join_timeout=SECONDS is how long a node waits for the others",
+		},
 		{[]string{"python", "python-executable", "python-exec"}, "the variable PYTHON_EXEC names the interpreter"},
 	}
 }

@@ -51,6 +51,7 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	c.readRendezvous(r, from, facts)
 	c.checkCommand(r)
 	c.checkOutput(r)
+	c.warnSelections(r)
 	c.Signals = readSignals(r)
 	c.ExitBarrierGiven = r.given("exit-barrier-timeout")
 	if !r.given("restart-grace") {

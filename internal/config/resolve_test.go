@@ -425,6 +425,38 @@ func TestResolveRefuses(t *testing.T) {
 }
 
 // TestResolveRefusesStreams checks that errors of pkg/workerlog's parsers name the flag.
+// A selection of workers or lines that selects nothing is a warning.
+func TestSelectsNothing(t *testing.T) {
+	const two = "--nproc-per-node=2"
+	for _, tt := range []struct{ args, want []string }{
+		{[]string{two, "--local-ranks-filter=1", "--redirects=0:3", "--tee=1", "--duplicate-stdout-filters=x"}, nil},
+		{[]string{two, "--local-ranks-filter=1,7", "--tee=g9:3", "--duplicate-stderr-filters=x"}, nil},
+		{[]string{two, "--redirects=9:0"}, nil},
+		{[]string{two, "--local-ranks-filter=7"}, []string{
+			"--local-ranks-filter=7: selects no worker, so the console shows no output: the local ranks are 0-1",
+		}},
+		{[]string{two, "--redirects=9:3", "--tee=2-5:1"}, []string{
+			"--redirects=9:3: selects no worker: the local ranks are 0-1",
+			"--tee=2-5:1: selects no worker: the local ranks are 0-1",
+		}},
+		{[]string{"--tee=2", "--duplicate-stdout-filters=x", "--duplicate-stderr-filters=y"}, []string{
+			"--duplicate-stdout-filters=x: selects no line: only lines that --tee selects are copied; give --tee=1 or 3",
+		}},
+		{[]string{"--duplicate-stderr-filters=y"}, []string{
+			"--duplicate-stderr-filters=y: selects no line: only lines that --tee selects are copied; give --tee=2 or 3",
+		}},
+	} {
+		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
+		if err != nil {
+			t.Errorf("%q: %v", tt.args, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, c.Warnings); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
+		}
+	}
+}
+
 func TestResolveRefusesStreams(t *testing.T) {
 	for _, arg := range []string{"--redirects=9", "--tee=0:9", "--tee=", "--local-ranks-filter=x"} {
 		_, err := resolveArgs(machine{}, arg, "s")

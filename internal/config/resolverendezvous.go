@@ -353,13 +353,17 @@ func warnLoopback(r *reader, in rendezvousFlags, endpoints []HostPort) {
 	if in.MaxNodes == 1 || in.OneMachine {
 		return
 	}
-	name := "rdzv-endpoint"
-	if in.Endpoint == "" {
+	name, problem := "rdzv-endpoint", ""
+	switch {
+	case in.Endpoint != "":
+	case in.MasterAddr != "":
 		name = "master-addr"
+	default:
+		name, problem = "nnodes", "there is no --master-addr or --rdzv-endpoint, and "
 	}
 	for _, e := range endpoints {
 		if isLoopback(e.Host) {
-			r.warn(name, e.Host+" means another machine on each node: only agents of one machine can meet there")
+			r.warn(name, problem+e.Host+" means another machine on each node: only agents of one machine can meet there")
 		}
 	}
 }

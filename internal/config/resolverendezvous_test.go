@@ -215,7 +215,9 @@ func TestRendezvousWarnings(t *testing.T) {
 			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h,127.0.0.1:5"},
 			[]string{"--rdzv-endpoint=h,127.0.0.1:5: 127.0.0.1" + loop},
 		},
-		{[]string{"--nnodes=2", "--node-rank=1"}, []string{"--master-addr: 127.0.0.1" + loop}},
+		{[]string{"--nnodes=2", "--node-rank=1"}, []string{
+			"--nnodes=2: there is no --master-addr or --rdzv-endpoint, and 127.0.0.1" + loop,
+		}},
 		{
 			[]string{"--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.2"},
 			[]string{"--master-addr=127.0.0.2: 127.0.0.2" + loop},

@@ -173,7 +173,8 @@ func (h *Handler) notifySession(store coord.Store) {
 // withinJoin bounds the wait for a session by the join timeout.
 func (h *Handler) withinJoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := h.opts.Job.JoinTimeout
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no rendezvous within the join_timeout, %v", limit))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf(
+		"no rendezvous within %v; --rdzv-conf=join_timeout=SECONDS (or timeout=SECONDS) allows more", limit))
 }
 
 // Stopped implements rdzv.Handler.

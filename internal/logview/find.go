@@ -63,18 +63,20 @@ func Find(base, run string) (string, error) {
 		}
 	}
 	if len(runs) == 0 {
-		what := "no run"
+		what, why := "no run", ""
 		if run != "" {
 			what = fmt.Sprintf("no run %q", run)
 		}
 		if base == "" {
 			what += " of yours"
+			why = "; a run with --log-dir is found only with --log-dir here too (elasticrun ps names it), and one without " +
+				"--log-dir, --redirects or --tee writes no log files"
 		}
 		if others := runsWithPrefix(bases, ""); len(others) > 0 {
 			what += " (but " + someNames(others) + ")"
 		}
-		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir",
-			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")))
+		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir%s",
+			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")), why)
 	}
 	return slices.MaxFunc(runs, func(a, b string) int { return lastChange(a).Compare(lastChange(b)) }), nil
 }

@@ -64,7 +64,10 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
+	const onlyTemporary = "; a run with --log-dir is found only with --log-dir here too (elasticrun ps names it), and one " +
+		"without --log-dir, --redirects or --tee writes no log files"
 	for _, tt := range []struct{ base, run, want string }{
+		{"", "nosuch", onlyTemporary},
 		{base, "jo", `"jo" begins the names of 2 runs: job_11111111, job_00000000; `},
 		{base, "x", `no run "x" (but zzz_33333333, job_11111111, a_b_22222222, job_00000000) in ` + base},
 		{filepath.Join(tmp, "nowhere"), "", "no run in " + filepath.Join(tmp, "nowhere")},

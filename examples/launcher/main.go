@@ -26,7 +26,7 @@ func main() {
 	result, err := run(ctx, os.Args[1], os.Args[2], os.Args[3:])
 	stop()
 	root, _ := result.RootCause()
-	fmt.Fprintf(os.Stderr, "%v after %d restarts; cause: %q; error: %v\n", result.State, result.Restarts, root.Summary, err)
+	fmt.Fprintf(os.Stderr, "%v after %d restarts; cause %q; error: %v\n", result.State, result.Restarts, root.Summary, err)
 	if err != nil || result.State != agent.Succeeded {
 		os.Exit(1)
 	}

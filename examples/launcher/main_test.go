@@ -63,11 +63,11 @@ func TestTwoNodes(t *testing.T) {
 		{
 			name:    "fails once",
 			script:  `echo $RANK/$WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT; test $RANK$TORCHELASTIC_RESTART_COUNT != 30 || exit 7`,
-			workers: []string{"0/4.1", "1/4.1", "2/4.1", "3/4.0", "3/4.1"}, end: "SUCCEEDED after 1 restarts; cause: \"\"; error: <nil>\n$",
+			workers: []string{"0/4.1", "1/4.1", "2/4.1", "3/4.0", "3/4.1"}, end: "SUCCEEDED after 1 restarts; cause \"\"; error: <nil>\n$",
 		},
 		{
 			name: "fails always", script: `test $RANK != 0 || exit 7; exec sleep 1000`, failed: true,
-			end: `FAILED after 3 restarts; cause: "exited with code 7"; error: <nil>\n$`,
+			end: `FAILED after 3 restarts; cause "exited with code 7"; error: <nil>\n$`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,8 +14,8 @@ func (c *Config) warnSelections(r *reader) {
 	if c.NprocPerNode == 1 {
 		ranks = "the only local rank is 0"
 	}
-	absent := func(s workerlog.RankRange) bool { return !s.Global && s.First >= c.NprocPerNode }
-	if f := c.LocalRanksFilter; f != nil && !slices.ContainsFunc(f, func(s workerlog.RankRange) bool { return !absent(s) }) {
+	present := func(s workerlog.RankRange) bool { return s.Global || s.First < c.NprocPerNode }
+	if c.LocalRanksFilter != nil && !slices.ContainsFunc(c.LocalRanksFilter, present) {
 		r.warn("local-ranks-filter", "selects no worker, so the console shows no output: "+ranks)
 	}
 	for _, o := range []struct {
@@ -23,7 +23,7 @@ func (c *Config) warnSelections(r *reader) {
 		spec workerlog.StreamSpec
 	}{{"redirects", c.Redirects}, {"tee", c.Tee}} {
 		selects := func(s workerlog.StreamRange) bool { return s.Streams != workerlog.NoStreams }
-		mayMatch := func(s workerlog.StreamRange) bool { return selects(s) && !absent(s.RankRange) }
+		mayMatch := func(s workerlog.StreamRange) bool { return selects(s) && present(s.RankRange) }
 		if slices.ContainsFunc(o.spec.ByRank, selects) && !slices.ContainsFunc(o.spec.ByRank, mayMatch) {
 			r.warn(o.name, "selects no worker: "+ranks)
 		}

@@ -111,10 +111,11 @@ func (l *launcher) job(p *plan) telemetry.Job {
 			endpoints = append(endpoints, e.String())
 		}
 	}
+	dir, _ := os.Getwd() // only elasticrun stop without a run id needs it
 	return telemetry.Job{
 		Launcher: jobs.Launcher{
 			RunID: l.cfg.RunID, Script: l.cfg.Script, Backend: l.cfg.Rendezvous.Backend, Endpoint: strings.Join(endpoints, ","),
-			SchedulerJob: l.cfg.SchedulerJob, LogDir: p.logs.Path(), PID: pid, Started: time.Now(),
+			SchedulerJob: l.cfg.SchedulerJob, Dir: dir, LogDir: p.logs.Path(), PID: pid, Started: time.Now(),
 		},
 		Close: p.rendezvous.CloseRun,
 	}

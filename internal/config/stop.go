@@ -29,7 +29,8 @@ func stopCommand() Subcommand {
 		Name: "stop", Short: "end a job on all of its nodes", Args: "[flags]", flags: StopFlags,
 		Intro: `End a job on all of its nodes: no round begins any more, and every launcher stops its workers and
 ends with the exit code 76. With --rdzv-endpoint it is any job that this machine can reach, and
-needs the job's secret. Else it is the only job of yours on this machine, or that with --rdzv-id.
+needs the job's secret. Else it is the job of yours on this machine with --rdzv-id, or the only one
+if it was started in the same directory.
 Inside a Slurm job or a pod it is the job of yours that runs in it here; if there is none, the job
 at the endpoint that the launchers infer.
 `,

@@ -3,6 +3,7 @@
 //	Folders   where launchers are registered: a folder of each user   (folder.go)
 //	Entry     the registration of this process, a listener            (entry.go)
 //	List      the launchers that run now, and how to reach them       (list.go)
+//	FindPID   the process of a launcher, as the kernel knows it       (pid.go)
 //
 // A registration is two files: a record, which its process locks for as long as it lives, and a Unix socket, on which
 // only the same user and root are served. The lock decides whether a launcher is alive, so nothing has to be cleaned up

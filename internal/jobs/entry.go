@@ -21,6 +21,8 @@ type Launcher struct {
 	Endpoint string `json:"rdzv_endpoint,omitempty"`
 	// SchedulerJob is the scheduler's job in which the launcher runs, such as "slurm 12"; empty for none.
 	SchedulerJob string `json:"scheduler_job,omitempty"`
+	// Dir is the working directory in which it was started, empty if unknown.
+	Dir string `json:"dir,omitempty"`
 	// LogDir is the folder of the run's logs, empty if it has none.
 	LogDir string `json:"log_dir,omitempty"`
 	// PID is the process that the user started.
@@ -132,7 +134,8 @@ func connUID(c *net.UnixConn) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	return peerUID(raw)
+	cred, err := peerOf(raw)
+	return cred.uid, err
 }
 
 // Close implements net.Listener, and ends the registration.

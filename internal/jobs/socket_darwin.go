@@ -10,17 +10,28 @@ import (
 // path returns the path of a file in f.
 func (f *folder) path(name string) string { return filepath.Join(f.Name(), name) }
 
-// peerUID returns the user id of the process at the other end.
-func peerUID(c syscall.RawConn) (uid int, err error) {
-	uid = -1
+// peerOf returns the process at the other end.
+func peerOf(c syscall.RawConn) (p peer, err error) {
+	p.uid = -1
 	controlErr := c.Control(func(fd uintptr) {
 		var cred *unix.Xucred
-		if cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED); err == nil {
-			uid = int(cred.Uid)
+		if cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED); err != nil {
+			return
 		}
+		p.uid = int(cred.Uid)
+		p.pid, err = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 	})
 	if controlErr != nil {
 		err = controlErr
 	}
-	return uid, err
+	return p, err
+}
+
+// readProcess returns the parent and the user of a process; -1 as its user if it is unknown.
+func readProcess(pid int) (parent, uid int) {
+	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	if err != nil {
+		return 0, -1
+	}
+	return int(p.Eproc.Ppid), int(p.Eproc.Ucred.Uid)
 }

@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,17 +15,36 @@ func (f *folder) path(name string) string {
 	return filepath.Join(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), name)
 }
 
-// peerUID returns the user id of the process at the other end.
-func peerUID(c syscall.RawConn) (uid int, err error) {
-	uid = -1
+// peerOf returns the process at the other end.
+func peerOf(c syscall.RawConn) (p peer, err error) {
+	p.uid = -1
 	controlErr := c.Control(func(fd uintptr) {
 		var cred *unix.Ucred
 		if cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			uid = int(cred.Uid)
+			p = peer{pid: int(cred.Pid), uid: int(cred.Uid)}
 		}
 	})
 	if controlErr != nil {
 		err = controlErr
 	}
-	return uid, err
+	return p, err
+}
+
+// readProcess returns the parent and the user of a process; -1 as its user if it is unknown.
+func readProcess(pid int) (parent, uid int) {
+	proc := fmt.Sprintf("/proc/%d", pid)
+	info, err := os.Stat(proc)
+	if err != nil {
+		return 0, -1
+	}
+	stat, err := os.ReadFile(proc + "/stat")
+	if err != nil {
+		return 0, -1
+	}
+	var state string
+	name := strings.LastIndexByte(string(stat), ')') // the name may contain anything
+	if _, err := fmt.Sscan(string(stat[name+1:]), &state, &parent); err != nil {
+		return 0, -1
+	}
+	return parent, owner(info)
 }

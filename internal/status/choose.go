@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,16 +14,20 @@ import (
 )
 
 // choose returns the job that a command without an endpoint means: the one with the run id, or the only one of the
-// user. Root reaches other users' jobs by their run ids alone.
+// user. Root reaches other users' jobs by their run ids alone, and only those that no job of root has.
 func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 	var mine, others []LocalJob
 	for _, j := range all {
 		switch {
-		case runID != "" && j.RunID == runID, runID == "" && j.uid == uid:
+		case runID != "" && j.RunID != runID:
+		case j.uid == uid:
 			mine = append(mine, j)
-		case runID == "":
+		default:
 			others = append(others, j)
 		}
+	}
+	if runID != "" && len(mine) == 0 {
+		mine, others = others, nil
 	}
 	switch {
 	case len(mine) == 1:
@@ -62,12 +67,12 @@ func findLocal(ctx context.Context, t config.Target, machine jobs.Folders) (job 
 	return job, true, err
 }
 
-// ofScheduler returns the jobs that a command may mean in a scheduler's job: those with the run id, else those that the
-// user has started in the same scheduler's job.
+// ofScheduler returns the user's jobs that a command may mean in a scheduler's job: those with the run id, else those
+// that were started in the same scheduler's job.
 func ofScheduler(all []LocalJob, t config.InferredTarget, uid int) (found []LocalJob) {
 	for _, j := range all {
-		sameJob := t.SchedulerJob != "" && j.schedulerJob == t.SchedulerJob && j.uid == uid
-		if t.RunID != "" && j.RunID == t.RunID || t.RunID == "" && sameJob {
+		sameJob := t.SchedulerJob != "" && j.schedulerJob == t.SchedulerJob
+		if j.uid == uid && (t.RunID != "" && j.RunID == t.RunID || t.RunID == "" && sameJob) {
 			found = append(found, j)
 		}
 	}
@@ -81,13 +86,36 @@ const maxDescribed = 10
 func describeJobs(all []LocalJob) string {
 	var names []string
 	for _, j := range all[:min(len(all), maxDescribed)] {
-		pids := strings.Trim(fmt.Sprint(j.PIDs), "[]")
-		names = append(names, fmt.Sprintf("%s (%s, pid %s)", printable.Quote(j.RunID), printable.Line(j.Script), pids))
+		names = append(names, printable.Quote(j.RunID)+" ("+j.describe()+")")
 	}
 	if more := len(all) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ")
+}
+
+// describe says for people which job j is: its script, its launchers, another user, and where it was started.
+func (j LocalJob) describe() string {
+	text := printable.Line(j.Script) + ", pid " + cmp.Or(joinPIDs(j.PIDs), "unknown")
+	if j.uid != os.Geteuid() {
+		text += ", of user " + printable.Quote(j.User)
+	}
+	if j.dir != "" {
+		text += ", started in " + printable.Quote(j.dir)
+	}
+	return text
+}
+
+// startedHere returns an error unless the job was started in this directory.
+func startedHere(j LocalJob) error {
+	here, err1 := os.Stat(".")
+	there, err2 := os.Stat(j.dir)
+	if err1 == nil && err2 == nil && os.SameFile(here, there) {
+		return nil
+	}
+	return &config.UsageError{Problem: fmt.Sprintf(
+		"which job? none was started in this directory; to stop %s write elasticrun stop --rdzv-id=%s",
+		describeJobs([]LocalJob{j}), printable.Quote(j.RunID))}
 }
 
 // noJobError says that the job runs not on this machine, or that no job does.

@@ -84,6 +84,9 @@ func replyJSON(w http.ResponseWriter, value any) {
 	httpserver.Reply(w, http.StatusOK, "application/json", data)
 }
 
+// errEnded is the error of a request to a launcher that has ended since it was listed.
+var errEnded = errors.New("it has just ended")
+
 // askLauncher sends a request to a launcher of this machine.
 func askLauncher(ctx context.Context, l jobs.Running, method, path, body string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://launcher"+path, strings.NewReader(body))
@@ -96,7 +99,7 @@ func askLauncher(ctx context.Context, l jobs.Running, method, path, body string)
 		err = errors.New("it does not reply")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, io.EOF),
 		errors.Is(err, syscall.ECONNRESET):
-		err = errors.New("it has just ended")
+		err = errEnded
 	}
 	return data, err
 }

@@ -42,12 +42,12 @@ type LocalJob struct {
 	Round  *Round      `json:"round"`
 	Since  report.Time `json:"since"` // the start of the first launcher
 	LogDir string      `json:"log_dir,omitempty"`
-	// PIDs are the launchers on this machine, as the user has started them.
+	// PIDs are the launchers on this machine, as the user has started them, so far as they are known.
 	PIDs []int `json:"pids"`
 
-	uid          int
-	schedulerJob string // as in jobs.Launcher
-	launchers    []jobs.Running
+	uid               int
+	schedulerJob, dir string // as in jobs.Launcher
+	launchers         []jobs.Running
 }
 
 // LocalJobs returns the jobs of this user on this machine, or of all users, in the order of their start.
@@ -61,6 +61,7 @@ func LocalJobs(ctx context.Context, machine jobs.Folders, allUsers bool) []Local
 	for i, l := range running {
 		asking.Go(func() {
 			slots <- struct{}{}
+			running[i].PID = l.FindPID(ctx)
 			if s, err := fetchLocal(ctx, l, "/state"); err == nil {
 				states[i] = &s
 			}
@@ -83,12 +84,15 @@ func groupJobs(running []jobs.Running, states []*Snapshot) []LocalJob {
 		if at < 0 {
 			at = len(all)
 			all = append(all, LocalJob{
-				RunID: l.RunID, Script: l.Script, Backend: l.Backend, Endpoint: l.Endpoint, User: userName(l.UID), uid: l.UID,
-				State: NoReply, Since: report.Time{Time: l.Started}, LogDir: l.LogDir, schedulerJob: l.SchedulerJob,
+				PIDs: []int{}, RunID: l.RunID, Script: l.Script, Backend: l.Backend, Endpoint: l.Endpoint, User: userName(l.UID), uid: l.UID,
+				State: NoReply, Since: report.Time{Time: l.Started}, LogDir: l.LogDir, schedulerJob: l.SchedulerJob, dir: l.Dir,
 			})
 		}
 		j := &all[at]
-		j.PIDs, j.launchers = append(j.PIDs, l.PID), append(j.launchers, l)
+		j.launchers = append(j.launchers, l)
+		if l.PID > 0 {
+			j.PIDs = append(j.PIDs, l.PID)
+		}
 		if s == nil {
 			continue
 		}
@@ -155,6 +159,20 @@ func jobsText(all []LocalJob, users bool) string {
 	return b.String()
 }
 
+// namePID formats the process id of a launcher, which may be unknown.
+func namePID(pid int) string { return cmp.Or(joinPIDs([]int{pid}), "unknown") }
+
+// joinPIDs formats process ids.
+func joinPIDs(pids []int) string {
+	var all []string
+	for _, pid := range pids {
+		if pid > 0 {
+			all = append(all, strconv.Itoa(pid))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
 // jobRow formats a job as cells.
 func jobRow(j LocalJob) string {
 	nodes, workers, restarts := "-", "-", "-"
@@ -166,10 +184,6 @@ func jobRow(j LocalJob) string {
 	if j.LogDir != "" {
 		logs = printable.Quote(j.LogDir)
 	}
-	var pids []string
-	for _, pid := range j.PIDs {
-		pids = append(pids, strconv.Itoa(pid))
-	}
 	return cells(printable.Quote(j.RunID), cmp.Or(printable.Line(j.Script), "-"), nodes, workers,
-		printable.Line(string(j.State)), restarts, j.Since.Local().Format(time.DateTime), strings.Join(pids, ","), logs)
+		printable.Line(string(j.State)), restarts, j.Since.Local().Format(time.DateTime), cmp.Or(joinPIDs(j.PIDs), "-"), logs)
 }

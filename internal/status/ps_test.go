@@ -96,6 +96,12 @@ func TestChoose(t *testing.T) {
 			t.Errorf("%s: %q, %v", tt.name, j.RunID, err)
 		}
 	}
+	own, planted := LocalJob{RunID: "a", uid: 0, Script: "own"}, LocalJob{RunID: "a", uid: 61299, Script: "planted"}
+	for _, all := range [][]LocalJob{{own, planted}, {planted, own}} {
+		if j, err := choose(all, "a", 0); err != nil || j.Script != "own" {
+			t.Errorf("root with a job of the same run id: %+v, %v", j, err)
+		}
+	}
 	many := make([]LocalJob, 12)
 	if got := describeJobs(many); !strings.HasSuffix(got, ", 2 more") {
 		t.Error(got)
@@ -118,6 +124,7 @@ func TestOfScheduler(t *testing.T) {
 		{config.InferredTarget{SchedulerJob: "slurm 14"}, ""},
 		{config.InferredTarget{SchedulerJob: "slurm 12", RunID: "b"}, "b"},
 		{config.InferredTarget{SchedulerJob: "slurm 12", RunID: "x"}, ""},
+		{config.InferredTarget{SchedulerJob: "slurm 12", RunID: "c"}, ""},
 		{config.InferredTarget{}, ""},
 	} {
 		var got []string
@@ -179,7 +186,7 @@ func TestStopNotJoined(t *testing.T) {
 	observer := NewObserver(&tracker, Sources{})
 	defer observer.Close()
 	replies, asked := map[int]error{}, map[int]int{}
-	for pid := range 2 {
+	for pid := 1; pid <= 2; pid++ {
 		entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: pid, Started: time.Unix(int64(pid), 0)})
 		if err != nil {
 			t.Fatal(err)
@@ -200,19 +207,68 @@ func TestStopNotJoined(t *testing.T) {
 		{name: "the second one closes the run", first: elastic.ErrNotJoined},
 		{
 			name: "none has joined", first: elastic.ErrNotJoined, second: elastic.ErrNotJoined,
-			want: "no launcher here had joined the run: those of this machine end (pid 0,1), those of others go on",
+			want: "no launcher here had joined the run: those of this machine end (pid 1,2), those of others go on",
 		},
 		{
 			name: "one may close it", first: errors.New("no answer"), second: elastic.ErrNotJoined,
-			want: "the launcher, pid 0: no answer; SIGTERM to it ends its workers",
+			want: "the launcher, pid 1: no answer; SIGTERM to it ends its workers",
 		},
 	} {
-		replies[0], replies[1] = tt.first, tt.second
+		replies[1], replies[2] = tt.first, tt.second
 		clear(asked)
 		err := stopLocal(t.Context(), LocalJob{launchers: machine.List(false)}, "me")
-		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want || asked[0] != 1 || asked[1] != 1 {
+		if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want || asked[1] != 1 || asked[2] != 1 {
 			t.Errorf("%s: %v, asked %v", tt.name, err, asked)
 		}
+	}
+}
+
+// TestStopEnded checks that nobody is told to signal a launcher that has ended: its pid may be another process's.
+func TestStopEnded(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := LocalJob{launchers: machine.List(false)}
+	if err := entry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = stopLocal(t.Context(), job, "me")
+	if err == nil || err.Error() != "the launcher, pid 7, has just ended; its last line says how" {
+		t.Error(err)
+	}
+}
+
+// TestStopFromDirectory checks that a command without a run id ends only a job that was started in the same directory.
+func TestStopFromDirectory(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	dir := t.TempDir()
+	entry, err := machine.Register(jobs.Launcher{RunID: "a", Script: "train.py", PID: 7, Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tracker Tracker
+	observer := NewObserver(&tracker, Sources{})
+	defer observer.Close()
+	asked := 0
+	server := ServeLocal(entry, observer, func(context.Context) error { asked++; return nil }, zerolog.Nop())
+	defer server.Close()
+	anyJob, named := &config.Stop{Target: config.Target{Local: true}}, &config.Stop{Target: config.Target{Local: true, RunID: "a"}}
+	t.Chdir(t.TempDir())
+	line, err := Stop(t.Context(), anyJob, machine, "v")
+	want := "which job? none was started in this directory; to stop a (train.py, pid 7, started in " + dir +
+		") write elasticrun stop --rdzv-id=a"
+	if _, usage := errors.AsType[*config.UsageError](err); !usage || err.Error() != want || asked != 0 {
+		t.Errorf("elsewhere: %q, %v, asked %d times", line, err, asked)
+	}
+	want = `closed run id "a" on this machine (train.py, pid 7, started in ` + dir + ")"
+	if line, err = Stop(t.Context(), named, machine, "v"); line != want || err != nil {
+		t.Errorf("elsewhere, with its run id: %q, %v", line, err)
+	}
+	t.Chdir(dir)
+	if line, err = Stop(t.Context(), anyJob, machine, "v"); line != want || err != nil {
+		t.Errorf("there: %q, %v", line, err)
 	}
 }
 

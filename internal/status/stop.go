@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,8 +28,15 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 	if err != nil {
 		return "", err
 	}
+	done := ""
 	if local {
+		if cfg.Local && cfg.RunID == "" {
+			if err := startedHere(job); err != nil {
+				return "", err
+			}
+		}
 		what = fmt.Sprintf("run id %q on this machine", job.RunID)
+		done = " (" + job.describe() + ")"
 		err = stopLocal(ctx, job, requester())
 	} else {
 		err = stopByStore(ctx, cfg, version, requester())
@@ -41,7 +47,7 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 	if err != nil {
 		return "", &noReplyError{what, err}
 	}
-	return "closed " + what, nil
+	return "closed " + what + done, nil
 }
 
 // requester names for people who asks: the user and this host.
@@ -55,32 +61,36 @@ func requester() string {
 func stopLocal(ctx context.Context, job LocalJob, by string) error {
 	closed := false
 	var alone []string // the launchers that end, but had not joined
-	var unconfirmed error
+	var unconfirmed, ended error
 	for _, l := range job.launchers {
 		err := requestStop(ctx, l, by)
 		switch {
 		case err == nil:
 			closed = true
 		case errors.Is(err, elastic.ErrNotJoined):
-			alone = append(alone, strconv.Itoa(l.PID))
+			alone = append(alone, namePID(l.PID))
 		case closed: // it has learned of the end
 		case errors.As(err, new(*rdzv.EndedError)):
 			return err
+		case errors.Is(err, errEnded):
+			ended = fmt.Errorf("the launcher, pid %s, has just ended; its last line says how", namePID(l.PID))
 		default:
 			if ctx.Err() != nil {
 				err = fmt.Errorf("%w: %w, but may still close the run", err, context.Cause(ctx))
 			}
-			unconfirmed = fmt.Errorf("the launcher, pid %d: %w; SIGTERM to it ends its workers", l.PID, err)
+			unconfirmed = fmt.Errorf("the launcher, pid %s: %w; SIGTERM to it ends its workers", namePID(l.PID), err)
 		}
 	}
 	switch {
 	case closed:
 		return nil
-	case unconfirmed == nil && len(alone) > 0:
+	case unconfirmed != nil:
+		return unconfirmed
+	case len(alone) > 0:
 		return fmt.Errorf("no launcher here had joined the run: those of this machine end (pid %s), those of others go on",
 			strings.Join(alone, ","))
 	}
-	return unconfirmed
+	return ended
 }
 
 // stopByStore closes the run of a job in its store.

@@ -200,7 +200,7 @@ func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, show func
 		seen, err := fetchAll(ctx, job.launchers)
 		switch {
 		case err != nil && first:
-			return &noReplyError{fmt.Sprintf("the job %s, pid %d", printable.Quote(job.RunID), job.PIDs[0]), err}
+			return &noReplyError{fmt.Sprintf("the job %s (%s)", printable.Quote(job.RunID), job.describe()), err}
 		case err != nil: // all have ended
 			return nil
 		}

@@ -1,0 +1,42 @@
+package jobs
+
+import (
+	"os"
+	"testing"
+)
+
+// TestProvenPID checks that a record cannot make anybody signal a process of another user.
+func TestProvenPID(t *testing.T) {
+	const init, guard, agent, orphan, foreign, attacker = 1, 10, 11, 12, 20, 61299
+	processes := map[int][2]int{ // parent and user
+		init: {0, 0}, guard: {init, attacker}, agent: {guard, attacker}, orphan: {init, attacker}, foreign: {init, 0},
+	}
+	read := func(pid int) (int, int) {
+		if p, ok := processes[pid]; ok {
+			return p[0], p[1]
+		}
+		return 0, -1
+	}
+	for _, tt := range []struct {
+		name                   string
+		recorded, server, want int
+	}{
+		{"the agent's parent", guard, agent, guard},
+		{"the agent itself", agent, agent, agent},
+		{"another process", foreign, agent, agent},
+		{"the parent is another user's", init, orphan, orphan},
+		{"the server is another user's", foreign, foreign, 0},
+		{"the server has gone", agent, 99, 0},
+		{"the server is in another pid namespace", init, 0, 0},
+	} {
+		if got := provenPID(tt.recorded, tt.server, attacker, read); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	if parent, uid := readProcess(os.Getpid()); parent != os.Getppid() || uid != os.Geteuid() {
+		t.Errorf("this process: parent %d, user %d", parent, uid)
+	}
+	if _, uid := readProcess(1 << 30); uid != -1 {
+		t.Errorf("no process: user %d", uid)
+	}
+}

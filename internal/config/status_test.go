@@ -103,7 +103,8 @@ func TestEmptyRunID(t *testing.T) {
 	const want = "must not be empty: give the job's run id, which elasticrun ps lists"
 	refused := func(where string, err error) {
 		t.Helper()
-		if _, bad := errors.AsType[*UsageError](err); !bad || !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), want) {
+		_, bad := errors.AsType[*UsageError](err)
+		if !bad || !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}

@@ -89,8 +89,8 @@ func (f *folder) read(name string) (l Launcher, ok bool) {
 	return l, err == nil && json.Unmarshal(text, &l) == nil
 }
 
-// stale reports whether no launcher holds the lock of a record. It keeps a shared lock until file is closed: no launcher
-// can lock the record meanwhile, and others that look at the record do not take this process for its launcher.
+// stale reports whether no launcher holds the lock of a record. It keeps a shared lock until file is closed: no
+// launcher can lock the record meanwhile, and others that look at the record do not take this process for its launcher.
 func stale(file *os.File) bool {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }

@@ -84,7 +84,8 @@ func groupJobs(running []jobs.Running, states []*Snapshot) []LocalJob {
 		if at < 0 {
 			at = len(all)
 			all = append(all, LocalJob{
-				PIDs: []int{}, RunID: l.RunID, Script: l.Script, Backend: l.Backend, Endpoint: l.Endpoint, User: userName(l.UID), uid: l.UID,
+				PIDs: []int{}, RunID: l.RunID, Script: l.Script, Backend: l.Backend, Endpoint: l.Endpoint,
+				User: userName(l.UID), uid: l.UID,
 				State: NoReply, Since: report.Time{Time: l.Started}, LogDir: l.LogDir, schedulerJob: l.SchedulerJob, dir: l.Dir,
 			})
 		}

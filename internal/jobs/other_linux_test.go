@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -33,8 +34,16 @@ func TestOtherUser(t *testing.T) {
 		close(accepted)
 	}()
 	got := make(chan error, 1)
-	go func() { // the thread ends with this goroutine, so that no other runs as that user
+	var connect func()
+	connect = func() { // the thread ends with its goroutine, so that no other runs as that user
 		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // the main thread never ends, and /proc shows its user
+			defer runtime.UnlockOSThread()
+			var another sync.WaitGroup
+			another.Go(connect)
+			another.Wait()
+			return
+		}
 		const other = 65534
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, other, other, other); errno != 0 {
 			got <- errno
@@ -48,7 +57,8 @@ func TestOtherUser(t *testing.T) {
 			_, err = unix.Read(fd, make([]byte, 1)) // it returns when the other end is closed
 		}
 		got <- err
-	}()
+	}
+	go connect()
 	if err := <-got; err != nil {
 		t.Error(err)
 	}

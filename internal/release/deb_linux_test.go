@@ -91,12 +91,10 @@ CapEff:	0000000000000000
 NoNewPrivs:	1
 Seccomp:	2
 its own user
-NRestarts=0
-NRestarts=1
-ActiveState=active
+still the first
+restarted
 added 5
-NRestarts=2
-ActiveState=active
+restarted
 Result=success
 refused: ExecMainStatus=2 NRestarts=0
 inactive

@@ -30,13 +30,17 @@ cat >"$new/root/inside.sh" <<'END'
 #!/bin/sh
 exec >/root/record 2>&1
 show() { systemctl show -P "$1" elasticrun-store; }
-# state NAME WANT waits until a property of the service has a value.
-state() {
-	for _ in $(seq 100); do
-		[ "$(show "$1")" != "$2" ] || break
+# restarted PID waits until the service runs in another process than PID.
+restarted() {
+	for _ in $(seq 300); do
+		now=$(show MainPID)
+		if [ "$now" != "$1" ] && [ "$now" != 0 ] && [ "$(show ActiveState)" = active ]; then
+			echo restarted
+			return
+		fi
 		sleep 0.1
 	done
-	echo "$1=$(show "$1")"
+	echo "not restarted: ActiveState=$(show ActiveState) NRestarts=$(show NRestarts)"
 }
 add() {
 	python3 -c 'import socket
@@ -64,14 +68,13 @@ grep -E '^(CapEff|NoNewPrivs|Seccomp):' "/proc/$pid/status"
 fed
 fed
 fed
-state NRestarts 0
+[ "$(show MainPID)" = "$pid" ] && echo still the first
 kill -STOP "$pid"
-state NRestarts 1
-state ActiveState active
+restarted "$pid"
 add
-kill -ABRT "$(show MainPID)"
-state NRestarts 2
-state ActiveState active
+pid=$(show MainPID)
+kill -ABRT "$pid"
+restarted "$pid"
 systemctl stop elasticrun-store
 echo "Result=$(show Result)"
 echo 'STORE_FLAGS=--no-such-flag' >/etc/default/elasticrun-store

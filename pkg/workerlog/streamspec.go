@@ -114,11 +114,20 @@ func (s StreamSpec) String() string {
 // ParseFilters parses the substrings of --duplicate-stdout-filters. They are separated by commas, and ",," stands for
 // a comma within a substring. Empty substrings are dropped, because they would match every line.
 func ParseFilters(s string) []string {
-	const comma = "\x00" // occurs in no argument
 	var filters []string
-	for item := range strings.SplitSeq(strings.ReplaceAll(s, ",,", comma), ",") {
-		if item != "" {
-			filters = append(filters, strings.ReplaceAll(item, comma, ","))
+	var item []byte
+	for i := 0; i <= len(s); i++ {
+		switch {
+		case strings.HasPrefix(s[i:], ",,"):
+			item = append(item, ',')
+			i++
+		case i < len(s) && s[i] != ',':
+			item = append(item, s[i])
+		default:
+			if len(item) > 0 {
+				filters = append(filters, string(item))
+			}
+			item = nil
 		}
 	}
 	return filters

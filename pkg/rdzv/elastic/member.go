@@ -329,6 +329,11 @@ func (m *member) start(now time.Duration, a Answer) {
 // leaves less time than the order before.
 func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	m.silenceStop = false
+	m.orderStop(now, why, killIn)
+}
+
+// orderStop is stop, whose reason silenceStop names.
+func (m *member) orderStop(now time.Duration, why string, killIn time.Duration) {
 	sooner := killIn >= 0 && (!m.killAt.set || now+killIn < m.killAt.at)
 	if m.state == ready || m.state == outside || !sooner && (m.stopOrdered || m.state == stopping) {
 		return
@@ -340,7 +345,9 @@ func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	if m.state == busy {
 		m.state = stopping
 	}
-	m.orders = append(m.orders, order{stop: &rdzv.Stop{Round: m.entered, Why: why, Final: m.over != nil}, killIn: killIn})
+	m.orders = append(m.orders, order{killIn: killIn, stop: &rdzv.Stop{
+		Round: m.entered, Why: why, Final: m.over != nil, Silence: m.silenceStop,
+	}})
 }
 
 // record changes the report's phase.

@@ -42,13 +42,8 @@ func (m *member) stopIfSilent(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
 		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
-		alone := m.state == busy || m.silenceStop // nothing else stops the workers
-		m.stop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
-		if m.silenceStop = alone; alone && len(m.orders) > 0 {
-			if last := m.orders[len(m.orders)-1].stop; last != nil {
-				last.Silence = true
-			}
-		}
+		m.silenceStop = m.silenceStop || m.state == busy // else something else stops the workers already
+		m.orderStop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
 	}
 }
 

@@ -101,7 +101,7 @@ type Worker struct {
 	Signal    string      `json:"signal,omitempty"`
 	// Usage is that of the worker and all of its descendants; null if unknown.
 	Usage *Usage `json:"usage"`
-	// LastLine is the last line of its stderr that passed through the launcher.
+	// LastLine is the last line that it wrote, to stdout or stderr.
 	LastLine string `json:"last_line,omitempty"`
 }
 

@@ -162,8 +162,8 @@ func New(opts Options) (*Agent, error) {
 	return a, nil
 }
 
-// LastLines returns the last line that each worker of the newest start has written to stderr, by local rank, as far as
-// the launcher sees it. It may be called at any time. It may wait for a disk.
+// LastLines returns the last line that each worker of the newest start has written, by local rank, as far as the
+// launcher sees it. It may be called at any time. It may wait for a disk.
 func (a *Agent) LastLines() map[int]string {
 	a.mu.Lock()
 	p := a.shown
@@ -173,8 +173,8 @@ func (a *Agent) LastLines() map[int]string {
 	}
 	last := make(map[int]string)
 	for rank := range a.opts.Spec.LocalWorldSize {
-		if tail := trimBlank(p.Tail(rank)); len(tail) > 0 {
-			last[rank] = tail[len(tail)-1]
+		if line := p.LastLine(rank); line != "" {
+			last[rank] = line
 		}
 	}
 	return last

@@ -80,6 +80,13 @@ func (g *fakeGroup) Tail(rank int) []string {
 	return g.tails[rank]
 }
 
+func (g *fakeGroup) LastLine(rank int) string {
+	if tail := trimBlank(g.Tail(rank)); len(tail) > 0 {
+		return tail[len(tail)-1]
+	}
+	return ""
+}
+
 func (g *fakeGroup) ProcessTree() map[int]bool {
 	all := map[int]bool{}
 	for _, pid := range g.pids {

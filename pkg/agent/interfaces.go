@@ -48,6 +48,7 @@ type Processes interface {
 	HaveExited() bool
 	ProcessTree() map[int]bool
 	Tail(localRank int) []string
+	LastLine(localRank int) string
 	Signal(sig syscall.Signal)
 	Stop(policy procs.StopPolicy) error
 	WaitOutput(ctx context.Context) bool

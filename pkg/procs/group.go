@@ -110,6 +110,23 @@ func (g *Group) Tail(localRank int) []string {
 	return nil
 }
 
+// LastLine returns the last line that a worker wrote, to the stream that it wrote to last, as far as the launcher saw
+// it. Blank lines do not count. It may be called at any time.
+func (g *Group) LastLine(localRank int) string {
+	for _, w := range g.workers {
+		if w.spec.LocalRank != localRank {
+			continue
+		}
+		out, outAt := w.stdout.LastLine()
+		line, at := w.stderr.LastLine()
+		if line == "" || outAt.After(at) {
+			return out
+		}
+		return line
+	}
+	return ""
+}
+
 // defaultOutputTimeout is the default of [Options.OutputTimeout].
 const defaultOutputTimeout = 5 * time.Second
 

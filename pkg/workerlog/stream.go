@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -142,10 +144,27 @@ func (s *Stream) Ends(ctx context.Context) bool {
 
 // Tail returns the last lines of the stream, at most 20 lines and 8 KiB. It may be called at any time.
 func (s *Stream) Tail() []string {
+	lines, _ := s.tail()
+	return lines
+}
+
+func (s *Stream) tail() (lines []string, at time.Time) {
 	if s.pipe == nil {
 		return fileTail(s.path)
 	}
 	return s.out.tail.lines()
+}
+
+// LastLine returns the last line of the stream that is not blank, and when the stream was last written. The line is
+// empty if there is none. It may be called at any time.
+func (s *Stream) LastLine() (line string, at time.Time) {
+	lines, at := s.tail()
+	for _, line := range slices.Backward(lines) {
+		if strings.TrimSpace(line) != "" {
+			return line, at
+		}
+	}
+	return "", time.Time{}
 }
 
 // Discard releases a stream that was never started.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Limits of a tail, which is what a failure report shows of a stream's end.
@@ -18,12 +19,14 @@ const (
 type tail struct {
 	mu   sync.Mutex
 	ring [tailBytes]byte
-	seen int64 // bytes added so far; the next one goes to ring[seen%tailBytes]
+	seen int64     // bytes added so far; the next one goes to ring[seen%tailBytes]
+	at   time.Time // of the last call of add
 }
 
 func (t *tail) add(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.at = time.Now()
 	if skip := len(p) - tailBytes; skip > 0 {
 		t.seen += int64(skip)
 		p = p[skip:]
@@ -35,33 +38,34 @@ func (t *tail) add(p []byte) {
 	}
 }
 
-func (t *tail) lines() []string {
+// lines returns the last lines, and when bytes were last added.
+func (t *tail) lines() (lines []string, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.seen <= tailBytes {
-		return lastLines(t.ring[:t.seen], false)
+		return lastLines(t.ring[:t.seen], false), t.at
 	}
-	at := t.seen % tailBytes
-	return lastLines(append(bytes.Clone(t.ring[at:]), t.ring[:at]...), true)
+	from := t.seen % tailBytes
+	return lastLines(append(bytes.Clone(t.ring[from:]), t.ring[:from]...), true), t.at
 }
 
-// fileTail returns the tail of the file at path, or nil if it cannot be read.
-func fileTail(path string) []string {
+// fileTail returns the tail of the file at path, and when the file was last written; nil if it cannot be read.
+func fileTail(path string) (lines []string, at time.Time) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil
+		return nil, at
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil
+		return nil, at
 	}
 	skip := max(0, info.Size()-tailBytes)
 	data, err := io.ReadAll(io.NewSectionReader(f, skip, tailBytes))
 	if err != nil {
-		return nil
+		return nil, at
 	}
-	return lastLines(data, skip > 0)
+	return lastLines(data, skip > 0), info.ModTime()
 }
 
 // lastLines splits the end of a stream into its last lines, without line ends. Of a line that a progress bar redrew

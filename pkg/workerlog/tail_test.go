@@ -62,20 +62,23 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		text := all.String()
 		end := text[max(0, len(text)-tailBytes):]
 		want := lastLines([]byte(end), len(end) < len(text))
-		if diff := cmp.Diff(want, tl.lines()); diff != "" {
+		if diff := cmp.Diff(want, first(tl.lines())); diff != "" {
 			rt.Fatalf("stream (-want +got):\n%s", diff)
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			rt.Fatal(err)
 		}
-		if diff := cmp.Diff(want, fileTail(path)); diff != "" {
+		if diff := cmp.Diff(want, first(fileTail(path))); diff != "" {
 			rt.Fatalf("file (-want +got):\n%s", diff)
 		}
 	})
 }
 
+// first returns its first argument.
+func first[A, B any](a A, _ B) A { return a }
+
 func TestFileTailOfNothing(t *testing.T) {
-	if got := fileTail(filepath.Join(t.TempDir(), "none")); got != nil {
+	if got, _ := fileTail(filepath.Join(t.TempDir(), "none")); got != nil {
 		t.Errorf("tail of a missing file = %q", got)
 	}
 }

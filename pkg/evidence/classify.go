@@ -83,8 +83,8 @@ func (e exception) kind() (failure.Kind, bool) {
 	return failure.Exception, true
 }
 
-// notable are the texts of which a line outside a traceback must contain one to be examined. All start with a byte that
-// is rare in logs, so a search for all of them costs little.
+// notable are the texts of which a line outside a traceback must contain one to be examined. They are rare in logs, so
+// a search for all of them costs little.
 var notable = [...][]byte{
 	[]byte(tracebackHeader),
 	[]byte("Exception ignored"),
@@ -96,6 +96,9 @@ var notable = [...][]byte{
 	[]byte("Assertion `"),
 	[]byte("Connection "),
 	[]byte("Broken pipe"),
+	[]byte("panic: "),
+	[]byte("fatal error: "),
+	[]byte("'main'"), // a panic of Rust
 }
 
 const tracebackHeader = "Traceback (most recent call last):"
@@ -111,6 +114,11 @@ var (
 		`^(terminate called (?:without|recursively).*|pure virtual method called|` +
 		`(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|unlink_chunk)\(\): .*|double free or corruption.*|` +
 		`corrupted .*|\*\*\* .* \*\*\*: terminated|Fatal glibc error: .*)`)
+	// goFatal matches how the runtime of Go begins its last message, before the stacks of all goroutines.
+	goFatal = lazily(`^(panic|fatal error): `)
+	// rustPanic matches the first line of a panic that ends a program in Rust. The message is in the next line, except in
+	// old versions, which have it in quotes in the same line.
+	rustPanic = lazily(`^thread 'main' (\(\d+\) )?panicked at ('?)`)
 )
 
 // lineKind returns what a line outside a traceback is evidence of; false for nothing.
@@ -139,6 +147,9 @@ func lineKind(line []byte) (failure.Kind, bool) {
 	case peers && ncclErrors().Match(line):
 		return failure.NCCL, true
 	}
+	if goFatal().MatchString(text) || rustPanic().MatchString(text) {
+		return failure.Fatal, true
+	}
 	if reason, aborts := abortReason(text); aborts && !networkWords().MatchString(reason) { // it may be any connection
 		return failure.Fatal, true
 	}
@@ -158,15 +169,18 @@ func abortReason(line string) (string, bool) {
 const maxText = 400
 
 // tidy returns s as one short printable line.
-func tidy(s string) string {
+func tidy(s string) string { return shorten(s, maxText) }
+
+// shorten returns s as one printable line of at most most bytes.
+func shorten(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {
 			return '?'
 		}
 		return r
 	}, strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\t", " "), "?")))
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText-3], "") + "..."
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most-3], "") + "..."
 	}
 	return s
 }

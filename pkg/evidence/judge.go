@@ -209,10 +209,10 @@ func (c *Case) exited(f failure.Finding, own bool) failure.Finding {
 	default:
 		f.Kind = failure.Exited
 	}
-	if line := lastLine(c.Last); line != "" && !own {
-		f.Text = tidy(f.Text + "; its last line on stderr: " + line)
+	if own {
+		return f
 	}
-	return f
+	return lastWord(f, c.Last)
 }
 
 func crash(s syscall.Signal) bool {

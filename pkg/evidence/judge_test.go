@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -350,11 +351,32 @@ func TestJudgeTexts(t *testing.T) {
 			Code: 127, Failed: true,
 			Text: "could not be executed: no",
 		},
-		"exited with code 1; its last line on stderr: no data": {
+		"no data (its last line on stderr; exited with code 1)": {
 			Code: 1, Text: "exited with code 1",
 			Last: []string{"step 1", "no data", ""},
 		},
-		"exited with code 127: a command, or a library it needs, was not found; its last line on stderr: sh: 1: trane: not found": {
+		"SyntaxError: invalid syntax": {
+			Code: 1, Text: "exited with code 1",
+			Last: []string{`  File "/job/train.py", line 1`, "    def f(:", "          ^", "SyntaxError: invalid syntax"},
+		},
+		"IndentationError: unexpected indent": {
+			Code: 1, Text: "exited with code 1",
+			Last: []string{`  File "/job/train.py", line 1`, "    x = 1", "IndentationError: unexpected indent", "goodbye"},
+		},
+		"goodbye (its last line on stderr; exited with code 1)": {
+			Code: 1, Text: "exited with code 1", Last: []string{"TabError: logged by the script", "goodbye"},
+		},
+		"/usr/bin/python3.12: No module named trane": {
+			Code: 1, Text: "exited with code 1", Last: []string{"/usr/bin/python3.12: No module named trane"},
+		},
+		"train.py: error: unrecognized arguments: --lr": {
+			Code: 2, Text: "exited with code 2", Last: []string{"usage: train.py", "train.py: error: unrecognized arguments: --lr"},
+		},
+		"panic: boom": {
+			Code: 2, Text: "exited with code 2", Last: []string{"exit status 2"},
+			Shown: []failure.Finding{{Kind: failure.Fatal, Text: "panic: boom"}},
+		},
+		"sh: 1: trane: not found (its last line on stderr; exited with code 127: a command, or a library it needs, was not found)": {
 			Code: 127, Text: "exited with code 127", Last: []string{"sh: 1: trane: not found"},
 		},
 		"killed by signal 6 (SIGABRT): Check failed: a == b": {
@@ -376,6 +398,14 @@ func TestJudgeTexts(t *testing.T) {
 		if got := Judge(c)[0].Text; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// A long last line is cut, and not the exit code after it.
+func TestJudgeLongLine(t *testing.T) {
+	got := Judge(Case{Code: 3, Text: "exited with code 3", Last: []string{strings.Repeat("x", 5000)}})[0].Text
+	if len(got) != maxText || !strings.HasSuffix(got, "xxx... (its last line on stderr; exited with code 3)") {
+		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }
 

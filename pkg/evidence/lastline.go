@@ -13,7 +13,30 @@ var (
 	noise = lazily(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp`)
 	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
 	boxEnd = lazily(`^\s*╰─+╯\s*$`)
+	// syntaxError matches how Python ends its message about a script that it cannot parse, which has no traceback.
+	syntaxError = lazily(`^(\[rank\d+\]: ?)?(SyntaxError|IndentationError|TabError): `)
+	// pythonError matches an exception of Python whose traceback the scanner did not recognize.
+	pythonError = lazily(`^(\[rank\d+\]: ?)?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
+	// plainError matches what explains itself without an exit code: a refusal of the interpreter, a usage error.
+	plainError = lazily(`^\S*python[\w.]*: (No module named|can't |Error while )|^\S+: error: |^(?i:fatal|error): `)
 )
+
+// lastWord completes f, for a worker that exited with a code of its own, with the line of its stderr that best explains
+// why. A line that explains itself is the whole reason. Any other may be unrelated, so the text says what it is.
+func lastWord(f failure.Finding, stderr []string) failure.Finding {
+	line := lastLine(stderr)
+	switch {
+	case line == "":
+	case f.Kind == failure.Exited && pythonError().MatchString(line):
+		f.Kind, f.Text = failure.Exception, tidy(line)
+	case f.Kind == failure.Exited && plainError().MatchString(line):
+		f.Text = tidy(line)
+	default:
+		rest := " (its last line on stderr; " + f.Text + ")"
+		f.Text = shorten(line, maxText-len(rest)) + rest
+	}
+	return f
+}
 
 // lastLine returns the line at the end of a stderr that best explains why the worker exited: the text of sys.exit, a
 // usage error, or the exception of a traceback in a custom form. It is empty if there is none.
@@ -26,6 +49,10 @@ func lastLine(stderr []string) string {
 		}
 	}
 	for i, line := range slices.Backward(lines) {
+		above := lines[max(0, i-3):i]
+		if syntaxError().MatchString(line) && slices.ContainsFunc(above, namesFile) {
+			return line
+		}
 		if boxEnd().MatchString(line) && i+1 < len(lines) {
 			return lines[i+1] // the lines after it continue a long message
 		}
@@ -35,6 +62,9 @@ func lastLine(stderr []string) string {
 	}
 	return lines[len(lines)-1]
 }
+
+// namesFile reports whether Python names a file and a line of it in the line.
+func namesFile(line string) bool { return strings.Contains(line, `File "`) }
 
 // abortedBy returns the reason that a worker wrote before it aborted: the last such line of its stderr, else of its own
 // errors. It is empty if there is none. A line that names no fault counts only if there is nothing else.

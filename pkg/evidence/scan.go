@@ -79,6 +79,7 @@ func (s *scan) end() {
 		s.take(s.line, s.lineAt)
 	}
 	s.endTraceback()
+	s.endPanic("")
 }
 
 // scan is the state of a Scanner.
@@ -87,9 +88,11 @@ type scan struct {
 	lineAt  time.Time // when its first byte was read
 	open    bool      // the line has begun
 	ignored bool      // the line before says that the next exception is ignored
-	trace   *traceback
-	found   []failure.Finding
-	added   int // number of findings ever added
+	// panicked is a panic of Rust whose message is in the next line; without a kind if there is none.
+	panicked failure.Finding
+	trace    *traceback
+	found    []failure.Finding
+	added    int // number of findings ever added
 }
 
 // shown counts the findings so far. An exception counts from its first complete line on.
@@ -111,7 +114,7 @@ func (s *scan) feed(p []byte, at time.Time) {
 		next[i] = -1
 	}
 	for pos := 0; pos < len(p); {
-		if !s.open && s.trace == nil && !s.ignored {
+		if !s.open && s.trace == nil && !s.ignored && s.panicked.Kind == "" {
 			pos = s.jump(p, pos, &next)
 			if pos == len(p) {
 				return
@@ -172,6 +175,12 @@ func (s *scan) take(line []byte, at time.Time) {
 	if bytes.IndexByte(line, escape) >= 0 {
 		line = colors().ReplaceAll(line, nil)
 	}
+	if s.panicked.Kind != "" {
+		if len(bytes.TrimSpace(line)) == 0 { // a line end of two bytes
+			return
+		}
+		s.endPanic(string(line))
+	}
 	if bytes.Contains(line, []byte(tracebackHeader)) {
 		s.header(line, at, ignored)
 		return
@@ -199,8 +208,26 @@ func (s *scan) take(line []byte, at time.Time) {
 				return
 			}
 		}
-		s.add(failure.Finding{Kind: kind, Time: at, Text: tidy(string(line))})
+		f := failure.Finding{Kind: kind, Time: at, Text: tidy(string(line))}
+		if m := rustPanic().FindSubmatch(line); m != nil && len(m[2]) == 0 {
+			s.panicked = f
+			return
+		}
+		s.add(f)
 	}
+}
+
+// endPanic keeps a panic of Rust, if there is one that waits for the line with its message.
+func (s *scan) endPanic(message string) {
+	f := s.panicked
+	if f.Kind == "" {
+		return
+	}
+	s.panicked = failure.Finding{}
+	if message != "" {
+		f.Text = tidy(f.Text + " " + message)
+	}
+	s.add(f)
 }
 
 func (s *scan) header(line []byte, at time.Time, ignored bool) {

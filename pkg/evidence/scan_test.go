@@ -334,6 +334,34 @@ var streams = []struct {
 			Text: "Fatal Python error: init_import_site: Failed to import the site module",
 		}},
 	},
+	{
+		"a panic of Go",
+		"panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()\n\t/tmp/x.go:5 +0x1d\nexit status 2\n",
+		[]failure.Finding{{Kind: failure.Fatal, Text: "panic: runtime error: index out of range [3] with length 3"}},
+	},
+	{
+		"a fatal error of Go", "fatal error: all goroutines are asleep - deadlock!\n\ngoroutine 1 [chan receive]:\n",
+		[]failure.Finding{{Kind: failure.Fatal, Text: "fatal error: all goroutines are asleep - deadlock!"}},
+	},
+	{"a compiler's fatal error", "x.cu:1:10: fatal error: foo.h: No such file or directory\n", nil},
+	{"a panic that Go's net/http survives", "2026/11/21 19:00:00 http: panic serving 10.0.0.1:5: boom\n", nil},
+	{
+		"a panic of Rust", "\nthread 'main' (4711) panicked at src/main.rs:2:5:\nindex out of bounds: the len is 3\n" +
+			"note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n",
+		[]failure.Finding{{
+			Kind: failure.Fatal,
+			Text: "thread 'main' (4711) panicked at src/main.rs:2:5: index out of bounds: the len is 3",
+		}},
+	},
+	{
+		"a panic of old Rust", "thread 'main' panicked at 'no data', src/main.rs:2:5\nstack backtrace:\n",
+		[]failure.Finding{{Kind: failure.Fatal, Text: "thread 'main' panicked at 'no data', src/main.rs:2:5"}},
+	},
+	{
+		"a panic of Rust without its message", "thread 'main' panicked at src/main.rs:2:5:\r\n",
+		[]failure.Finding{{Kind: failure.Fatal, Text: "thread 'main' panicked at src/main.rs:2:5:"}},
+	},
+	{"a panic of another thread in Rust", "thread '<unnamed>' panicked at src/lib.rs:2:5:\nno data\n", nil},
 	{"faulthandler", "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n", nil},
 	{"beyond what is looked at", strings.Repeat("x", maxLine) + " CUDA error: no\n", nil},
 	{

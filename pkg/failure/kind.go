@@ -14,7 +14,7 @@ const (
 	Signaled      Kind = "signalled"
 	ErrorFile     Kind = "error_file"     // it wrote an error file
 	Exception     Kind = "exception"      // a Python traceback on stderr
-	Fatal         Kind = "fatal"          // a message of C or C++ on stderr before an abort
+	Fatal         Kind = "fatal"          // a message of C, C++, Go or Rust on stderr before it gives up
 	CUDA          Kind = "cuda_error"     // a CUDA or ROCm error on stderr
 	Xid           Kind = "xid"            // the driver reported a fault of the GPU
 	NCCL          Kind = "nccl_error"     // an NCCL error that does not mention a peer

@@ -50,19 +50,19 @@ func TestCauses(t *testing.T) {
 		},
 		{
 			mode: "exits_with_text", code: 1, cause: "worker_failed rank=1",
-			text: `summary="exited with code 1; its last line on stderr: there is no data"`,
+			text: `summary="there is no data (its last line on stderr; exited with code 1)"`,
 		},
 		{
 			mode: "usage", code: 2, cause: "worker_failed rank=1",
-			text: "exited with code 2; its last line on stderr: train.py: error: unrecognized arguments: --lr 1",
+			text: `summary="train.py: error: unrecognized arguments: --lr 1"`,
 		},
 		{
 			mode: "prefixed", code: 3, cause: "worker_failed rank=1",
-			text: "exited with code 3; its last line on stderr: 12:00:01,002 ERROR ValueError: boom",
+			text: "12:00:01,002 ERROR ValueError: boom (its last line on stderr; exited with code 3)",
 		},
 		{
 			mode: "boxed", code: 3, cause: "worker_failed rank=1",
-			text: "exited with code 3; its last line on stderr: ValueError: boom",
+			text: `summary="ValueError: boom"`,
 		},
 		{
 			mode: "asserts", code: 134, cause: "worker_killed rank=1",

@@ -75,7 +75,12 @@ func (cc *clientConn) send(frame []byte) error {
 	return nil
 }
 
-// write writes queued data until the connection ends.
+// brokenReadTimeout is how long the reader has for what arrived before the connection broke.
+const brokenReadTimeout = time.Second
+
+// write writes queued data until the connection ends. A store that has ended does not take data any more, but its last
+// frames may have arrived and wait for the reader: a process that was paused writes before it reads. So an error of a
+// write does not close the connection.
 func (cc *clientConn) write() {
 	for {
 		select {
@@ -88,7 +93,8 @@ func (cc *clientConn) write() {
 		cc.out = nil
 		cc.client.mu.Unlock()
 		if _, err := cc.nc.Write(out); err != nil {
-			cc.nc.Close() // makes the reader return
+			_ = cc.nc.SetReadDeadline(time.Now().Add(brokenReadTimeout)) // makes the reader return
+			return
 		}
 	}
 }

@@ -3,6 +3,7 @@ package coord
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -20,7 +21,8 @@ func (w *clientWatch) notify() {
 	}
 }
 
-// Watch calls handle with all keys that begin with prefix, and then with each change.
+// Watch calls handle with all keys that begin with prefix, and then with each change. What arrived before the session
+// was lost is handled first, unless Close has ended the session.
 func (c *Client) Watch(ctx context.Context, prefix string, handle func(Batch) error) error {
 	w := &clientWatch{prefix: prefix, changed: make(chan struct{}, 1)}
 	c.mu.Lock()
@@ -43,17 +45,19 @@ func (c *Client) Watch(ctx context.Context, prefix string, handle func(Batch) er
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-c.lost:
-			return c.Err()
 		case <-w.changed:
 		}
 		c.mu.Lock()
 		b, ok := w.merger.take()
-		lost := c.err != nil
+		lost := c.err // set after everything that arrived before the loss was added
 		c.mu.Unlock()
-		if ok && !lost && ctx.Err() == nil {
+		if ok && !errors.Is(lost, errClosed) && ctx.Err() == nil {
 			if err := handle(b); err != nil {
 				return err
 			}
+		}
+		if lost != nil {
+			return lost
 		}
 	}
 }

@@ -44,9 +44,12 @@ func (d *driver) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers, reports, renewals := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
-	proofs := make(chan time.Duration)
+	proofs, watchEnded := make(chan time.Duration), make(chan struct{})
 	tasks := []func() error{
-		func() error { return d.watchAnswers(ctx, answers) },
+		func() error {
+			defer close(watchEnded)
+			return d.watchAnswers(ctx, answers)
+		},
 		func() error { return d.writeReports(ctx, reports) },
 		func() error { return d.keepAliveLoop(ctx, answers, renewals, proofs) },
 	}
@@ -62,12 +65,32 @@ func (d *driver) run(ctx context.Context) error {
 		running.Go(func() { ended <- task() })
 	}
 	err := d.loop(ctx, answers, reports, renewals, proofs, ended)
+	d.handleLastAnswers(ctx, answers, watchEnded)
 	cancel()
 	running.Wait()
 	return err
 }
 
-// loop is the only goroutine that uses the member.
+// handleLastAnswers handles the answers that arrived before the session was lost. An agent that was paused finds both
+// at once, and the last answer may be the job's result.
+func (d *driver) handleLastAnswers(ctx context.Context, answers <-chan Answer, watchEnded <-chan struct{}) {
+	if d.store.Err() == nil {
+		return
+	}
+	for {
+		select {
+		case a := <-answers:
+			d.m.handleAnswer(d.now(), a)
+			d.execute(d.m.takeOrders())
+		case <-watchEnded:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loop is the only goroutine that uses the member, until it returns.
 func (d *driver) loop(
 	ctx context.Context, answers <-chan Answer, reports chan Report, renewals chan<- struct{},
 	proofs <-chan time.Duration, ended <-chan error,

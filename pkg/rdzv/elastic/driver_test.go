@@ -90,3 +90,47 @@ func TestRenewDeliversTheAnswer(t *testing.T) {
 		})
 	}
 }
+
+// endedStore is a store whose session has been lost. Its watches deliver the last answer all the same.
+type endedStore struct {
+	coord.Store
+	last []byte
+	lost chan struct{}
+}
+
+func (s *endedStore) Session() coord.SessionID { return "me" }
+func (s *endedStore) Lost() <-chan struct{}    { return s.lost }
+func (s *endedStore) Err() error               { return coord.ErrUnavailable }
+func (s *endedStore) Watch(_ context.Context, key string, handle func(coord.Batch) error) error {
+	if err := handle(coord.Batch{Resync: true, Events: []coord.Event{{Key: key, Value: s.last}}}); err != nil {
+		return err
+	}
+	return coord.ErrUnavailable
+}
+
+// TestLastAnswerBeforeLoss gives a driver the job's result together with the loss of the store.
+func TestLastAnswerBeforeLoss(t *testing.T) {
+	end, err := json.Marshal(Answer{
+		Kind: End, Fence: Fence{Epoch: 1, Round: 3}, Outcome: &rdzv.Outcome{Ending: rdzv.EndSucceeded},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // the loss is noticed before the answer or after it
+		s := &endedStore{last: end, lost: make(chan struct{})}
+		close(s.lost)
+		m, executed := newMember(memberOptions{}, 0), 0
+		m.state = finished
+		d := &driver{
+			store: s, prefix: prefixOf("run"), timeout: time.Minute, m: m,
+			clock: func() time.Duration { return 0 }, execute: func([]order) { executed++ },
+			probe: func(time.Duration) optionalTime { return optionalTime{} },
+		}
+		if err := d.run(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		if m.over == nil || m.over.outcome == nil {
+			t.Fatal("the driver has dropped the job's result")
+		}
+	}
+}

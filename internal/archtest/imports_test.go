@@ -91,6 +91,10 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it limits HTTP clients, and does not know what it serves",
 	},
+	"internal/interpreter": {
+		ours: []string{"internal/lookpath", "internal/printable"},
+		why:  "it reads and asks interpreters, and does not know who will use one",
+	},
 	"internal/jobs": {
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it finds the launchers of this machine, and does not know what they serve",
@@ -99,6 +103,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/caller",
 			"internal/config",
+			"internal/interpreter",
 			"internal/nearest",
 			"internal/scheduler",
 			"internal/topology",
@@ -126,7 +131,7 @@ var rules = map[string]rule{
 		why:    "elasticrun's own log does not know what is logged",
 	},
 	"internal/records": {
-		ours:   []string{"internal/caller", "internal/config", "internal/topology", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
+		ours:   []string{"internal/caller", "internal/config", "internal/interpreter", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the files that a launch leaves describe its end and do not decide it",
 	},
@@ -149,7 +154,8 @@ var rules = map[string]rule{
 	},
 	"internal/preview": {
 		ours: []string{
-			"internal/backends", "internal/config", "internal/launch", "internal/listen", "internal/records", "internal/topology",
+			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen", "internal/printable", "internal/records",
+			"internal/topology",
 			"pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -157,7 +163,7 @@ var rules = map[string]rule{
 	},
 	"internal/doctor": {
 		ours: []string{
-			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/launch", "internal/listen", "internal/logging", "internal/preview",
+			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter", "internal/launch", "internal/listen", "internal/logging", "internal/preview",
 			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
@@ -191,7 +197,7 @@ var rules = map[string]rule{
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",
 	},
 	"internal/topology": {
-		ours:   []string{"internal/cgroup"},
+		ours:   []string{"internal/cgroup", "internal/lookpath"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the machine and knows nothing of jobs",
 	},
@@ -201,6 +207,7 @@ var rules = map[string]rule{
 		why:    "it checks who could have written a file, and does not know the content",
 	},
 	"internal/bytesize":  {why: "pure functions"},
+	"internal/lookpath":  {why: "it reads the folders of PATH alone"},
 	"internal/nearest":   {why: "pure functions"},
 	"internal/seconds":   {why: "pure functions"},
 	"internal/printable": {why: "pure functions"},

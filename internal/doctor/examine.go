@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/preview"
-	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -87,7 +87,7 @@ func checkProgram(name string) error {
 
 // readPython finds the interpreter and starts it.
 func readPython(ctx context.Context) Program {
-	path, _, err := topology.Python(os.LookupEnv)
+	path, _, err := interpreter.Find(os.LookupEnv)
 	if err != nil {
 		return Program{Path: "python", Err: err}
 	}

@@ -22,7 +22,7 @@ const (
 func Judge(f Facts) []Check {
 	var checks []Check
 	if f.Interpreter != nil {
-		checks = append(checks, interpreter(*f.Interpreter))
+		checks = append(checks, starting(*f.Interpreter))
 	}
 	if f.Script != "" {
 		checks = append(checks, script(f.Script, f.ScriptErr))
@@ -40,7 +40,7 @@ func Judge(f Facts) []Check {
 // slowStart is longer than any interpreter on a local disk takes to start.
 const slowStart = 5 * time.Second
 
-func interpreter(p Program) Check {
+func starting(p Program) Check {
 	c := Check{Name: "interpreter", Status: OK, Value: fmt.Sprintf("%s starts and ends in %v", p.Path,
 		p.Took.Round(time.Millisecond))}
 	switch {

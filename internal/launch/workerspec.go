@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -19,7 +20,7 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 	python := ""
 	if !cfg.NoPython {
 		var err error
-		if python, _, err = topology.Python(os.LookupEnv); err != nil {
+		if python, _, err = interpreter.Find(os.LookupEnv); err != nil {
 			return agent.WorkerSpec{}, &config.UsageError{Problem: err.Error()}
 		}
 		if err := CheckScript(cfg); err != nil {

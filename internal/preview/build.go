@@ -9,10 +9,10 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/records"
-	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -35,7 +35,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		return plan, nil, err
 	}
 	if !cfg.NoPython {
-		path, source, err := topology.Python(os.LookupEnv)
+		path, source, err := interpreter.Find(os.LookupEnv)
 		if err != nil {
 			return plan, nil, err
 		}

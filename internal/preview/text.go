@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -218,20 +219,9 @@ func (w Worker) command() string { return shellCommand(w.Command) }
 func shellCommand(command []string) string {
 	words := make([]string, len(command))
 	for i, word := range command {
-		words[i] = shellQuote(word)
+		words[i] = printable.ShellWord(word)
 	}
 	return strings.Join(words, " ")
-}
-
-// shellQuote quotes a word for a shell.
-func shellQuote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
-	}
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func (s Stream) text() string {

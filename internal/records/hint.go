@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -40,7 +40,7 @@ func missingModule(summary string) string {
 
 // moduleHint names the interpreter that does not have the module, and one that may have it.
 func moduleHint(cfg *config.Config, module string, env func(string) (string, bool)) string {
-	python, source, err := topology.Python(env)
+	python, source, err := interpreter.Find(env)
 	if err != nil {
 		return ""
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
 // ComputeApps asks nvidia-smi which processes use GPUs. Its methods may be called concurrently.
@@ -32,7 +34,7 @@ func FindComputeApps(opts GPUOptions) *ComputeApps {
 	if gpus, known := procGPUs(root); known && len(gpus) == 0 {
 		return nil
 	}
-	program, err := lookPath(env, "nvidia-smi")
+	program, err := lookpath.Program(env, "nvidia-smi")
 	if err != nil {
 		return nil
 	}

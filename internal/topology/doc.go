@@ -1,6 +1,6 @@
 // Package topology reads the facts about a machine that the launcher needs before it starts workers: how many CPUs
-// and which GPUs a job may use, which CPUs are near a GPU, which process holds a TCP port, and which Python
-// interpreter runs the script. It does not change the machine, and it knows nothing about jobs.
+// and which GPUs a job may use, which CPUs are near a GPU, and which process holds a TCP port. It does not change the
+// machine, and it knows nothing about jobs.
 //
 // Facts come from files (/proc, /sys, /dev) through an [io/fs.FS], so that a test can describe a machine as a map of
 // files. Exported functions without such an argument read the real machine. The environment is read through a

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
 // GPU is one device that a worker can use.
@@ -122,7 +124,7 @@ func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, 
 		return nil, nil
 	}
 	if !known && (!chosen || opts.NeedPCI) {
-		program, err := lookPath(env, "nvidia-smi")
+		program, err := lookpath.Program(env, "nvidia-smi")
 		if err == nil {
 			if installed, err = ask(program); err != nil {
 				return nil, err

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
 // GPUHealth is the state of one GPU. Values that nvidia-smi does not know, or that the GPU does not have, are 0, -1 or
@@ -39,7 +41,7 @@ var slowdowns = [...]string{"the hardware is too hot", "a power brake", "it is t
 
 // FindSMI returns the path of nvidia-smi, or "" if it is not on PATH. env has the signature of [os.LookupEnv].
 func FindSMI(env func(string) (string, bool)) string {
-	program, err := lookPath(env, "nvidia-smi")
+	program, err := lookpath.Program(env, "nvidia-smi")
 	if err != nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package topology
+package interpreter
 
 import (
 	"errors"
@@ -23,7 +23,23 @@ func program(t *testing.T, dir, name string, mode os.FileMode) string {
 	return file
 }
 
-func TestPython(t *testing.T) {
+// environment returns a lookup function over vars.
+func environment(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}
+
+// errorText returns the text of err, or "" for nil, so that a table can name the error.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	program(t, dir, "both/python3", 0o755)
 	program(t, dir, "both/python", 0o755)
@@ -111,34 +127,26 @@ func TestPython(t *testing.T) {
 			for name, value := range tt.env {
 				env[name] = expand(value)
 			}
-			got, _, err := Python(environment(env))
+			got, _, err := Find(environment(env))
 			if diff := cmp.Diff(expand(tt.want), got); diff != "" {
-				t.Errorf("Python (-want +got):\n%s", diff)
+				t.Errorf("Find (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(expand(tt.err), errorText(err)); diff != "" {
-				t.Errorf("Python error (-want +got):\n%s", diff)
+				t.Errorf("Find error (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestPythonSource(t *testing.T) {
+func TestFindSource(t *testing.T) {
 	dir := t.TempDir()
 	python := program(t, dir, "bin/python", 0o755)
 	for source, env := range map[string]map[string]string{
 		"PYTHON_EXEC": {"PYTHON_EXEC": python, "VIRTUAL_ENV": dir}, "VIRTUAL_ENV": {"VIRTUAL_ENV": dir}, "PATH": {"PATH": filepath.Dir(python)},
 	} {
-		if path, got, err := Python(environment(env)); path != python || got != source || err != nil {
+		if path, got, err := Find(environment(env)); path != python || got != source || err != nil {
 			t.Errorf("%v: %q by %q, %v", env, path, got, err)
 		}
-	}
-}
-
-// Without PATH, lookPath searches the C library's default path, in which every system has sh.
-func TestLookPathWithoutPath(t *testing.T) {
-	got, err := lookPath(environment(nil), "sh")
-	if err != nil || got != "/bin/sh" {
-		t.Errorf("lookPath(sh) = %q, %v", got, err)
 	}
 }
 

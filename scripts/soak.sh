@@ -67,7 +67,7 @@ tests_of '/"pgregory\.net\/rapid"|\/storetest"/ { rapid = 1 } # storetest import
 	CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off -count=1 -timeout 2h -run "^($names)\$" "$package" -rapid.checks "$checks" </dev/null
 done
 
-seconds=$(scaled 120 5)
+seconds=$(scaled 120 2)
 step "fuzz targets, $seconds s each"
 tests_of '/^func Fuzz/ { name = $2; sub(/\(.*/, "", name); print name }' | while read -r package names; do
 	for name in ${names//|/ }; do

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os/exec"
 	"slices"
@@ -174,7 +173,7 @@ func (g *Group) fork(canceled <-chan struct{}) {
 			w.pid, err = g.sup.forkKept(func() (int, error) { return forkWorker(path, w) })
 		}
 		if err != nil {
-			w.startErr = fmt.Errorf("execute %s: %w", w.spec.Argv[0], explainStart(err))
+			w.startErr = explainExec(w.spec.Argv[0], path, err)
 			return
 		}
 		preferForOOM(w.pid)

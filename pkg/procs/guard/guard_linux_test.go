@@ -404,8 +404,8 @@ func TestAwaitGuard(t *testing.T) {
 	j := startGuarded(t)
 	j.want("await 10s", "at once")
 	ps := j.workers()
+	j.signalGuard(syscall.SIGSTOP) // first: on a busy machine it could act on the deadline before it is stopped
 	j.want("deadline 100ms", "ok")
-	j.signalGuard(syscall.SIGSTOP)
 	j.signalAgent(syscall.SIGSTOP)
 	<-time.After(300 * time.Millisecond)
 	j.signalAgent(syscall.SIGCONT)

@@ -28,6 +28,7 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 			h.repeatStop()
 		}
 	})
+	hosts := h.hosts() // before the end of the rendezvous closes the worker store
 	stop, decided := h.awaitVerdict(ctx, barrier)
 	if !decided && ctx.Err() == nil {
 		if err := h.needed(); err != nil {
@@ -46,7 +47,7 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 		return nil, nil
 	}
 	if errors.Is(err, errDeparted) {
-		h.logDeparture()
+		h.logDeparture(hosts)
 		return nil, nil
 	}
 	return nil, err
@@ -116,14 +117,14 @@ func (h *Handler) needed() error {
 	return nil
 }
 
-// logDeparture logs who still ran when this node left the exit barrier.
-func (h *Handler) logDeparture() {
+// logDeparture logs who still ran when this node left the exit barrier, and which store of theirs was on this node.
+func (h *Handler) logDeparture(hosts string) {
 	h.mu.Lock()
 	others := h.over.others
 	h.mu.Unlock()
 	level, consequence := zerolog.InfoLevel, ""
-	if why := h.hosts(); why != "" {
-		level, consequence = zerolog.WarnLevel, ": they lose their store, because this node "+why
+	if hosts != "" {
+		level, consequence = zerolog.WarnLevel, ": they lose their store, because this node "+hosts
 	}
 	if others == "" {
 		level, others = zerolog.WarnLevel, "the leader did not answer, so other nodes may still run"

@@ -99,9 +99,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		return nil, fmt.Errorf("local world size %d: must be at least 1", self.LocalWorldSize)
 	}
 	for {
-		if err := h.closeStore(); err != nil {
-			h.log.Warn().Err(err).Msg("cannot close the worker store of the previous round")
-		}
+		h.closeStoreAndWarn("cannot close the worker store of the previous round")
 		if err := h.start(ctx); err != nil {
 			return nil, err
 		}
@@ -197,9 +195,7 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	if p.Rank == 0 {
 		return r, nil
 	}
-	if err := h.closeStore(); err != nil {
-		h.log.Warn().Err(err).Msg("cannot close this node's worker store")
-	}
+	h.closeStoreAndWarn("cannot close this node's worker store")
 	if p.Store.Nonce == "" {
 		return r, nil
 	}
@@ -265,4 +261,11 @@ func (h *Handler) closeStore() error {
 	h.store = nil
 	h.mu.Unlock()
 	return s.close()
+}
+
+// closeStoreAndWarn is closeStore for a caller that goes on after an error.
+func (h *Handler) closeStoreAndWarn(message string) {
+	if err := h.closeStore(); err != nil {
+		h.log.Warn().Err(err).Msg(message)
+	}
 }

@@ -128,6 +128,9 @@ func (h *host) removeMarker(ttl time.Duration) error {
 func (h *host) watchFront() {
 	select {
 	case <-h.front.Ended():
+		if h.front.Err() == nil { // close has closed it
+			return
+		}
 		h.server.Fail(fmt.Errorf("%w: this node's store does not accept connections any more: %w",
 			coord.ErrUnavailable, h.front.Err()))
 	case <-h.server.Ended():
@@ -190,8 +193,10 @@ func (h *host) closeReason() string {
 	return "the node that hosted it has ended"
 }
 
-// close ends the leader and the store and releases what the host holds, in an order that keeps two rules. The claim to
-// the port goes before the port is free. The claim to the run goes after: the next holder finds nothing of this store.
+// close ends the leader and the store and releases what the host holds, in an order that keeps three rules. The claim to
+// the port goes before the port is free. The port goes before the store: an agent of the next run must not find a port
+// that only answers workers, which would end its launch. The claim to the run goes last: the next holder finds nothing
+// of this store.
 func (h *host) close(ttl time.Duration) error {
 	if h.resign != nil {
 		h.resign()
@@ -202,11 +207,12 @@ func (h *host) close(ttl time.Duration) error {
 	if h.claim != nil {
 		_ = h.claim.Close()
 	}
-	err := h.server.CloseWith(h.closeReason())
-	h.guard.Wait()
+	var err error
 	if h.front != nil {
-		err = errors.Join(err, h.front.Close())
+		err = h.front.Close()
 	}
+	err = errors.Join(err, h.server.CloseWith(h.closeReason()))
+	h.guard.Wait()
 	if h.run != nil {
 		_ = h.run.Close()
 	}

@@ -51,6 +51,9 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			d.interval = h.opts.KeepAlive
 		}
 		err := d.run(ctx)
+		if ctx.Err() != nil { // a rerun may begin when the session has ended, and may want the worker store's port
+			h.closeStoreAndWarn("cannot close this node's worker store")
+		}
 		h.endSession(ctx, d)
 		switch {
 		case ctx.Err() != nil || h.ended():

@@ -92,7 +92,7 @@ var rules = map[string]rule{
 		why:    "it limits HTTP clients, and does not know what it serves",
 	},
 	"internal/interpreter": {
-		ours: []string{"internal/lookpath", "internal/printable"},
+		ours: []string{"internal/lookpath", "internal/oneshot", "internal/printable"},
 		why:  "it reads and asks interpreters, and does not know who will use one",
 	},
 	"internal/jobs": {
@@ -163,7 +163,7 @@ var rules = map[string]rule{
 	},
 	"internal/doctor": {
 		ours: []string{
-			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter", "internal/launch", "internal/listen", "internal/logging", "internal/preview",
+			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter", "internal/launch", "internal/listen", "internal/logging", "internal/oneshot", "internal/preview",
 			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
@@ -210,6 +210,7 @@ var rules = map[string]rule{
 	"internal/lookpath":  {why: "it reads the folders of PATH alone"},
 	"internal/nearest":   {why: "pure functions"},
 	"internal/seconds":   {why: "pure functions"},
+	"internal/oneshot":   {why: "it bounds a program and does not know what it is for"},
 	"internal/printable": {why: "pure functions"},
 	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
 	"internal/boottime": {

@@ -8,16 +8,15 @@ import (
 	"math"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/cgroup"
+	"github.com/elasticrun/elasticrun/internal/oneshot"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -36,62 +35,17 @@ func ReadProgram(ctx context.Context, path string, args ...string) Program {
 	return Program{Path: path, Took: time.Since(began), Err: err}
 }
 
-// killGrace is how long Output waits for a killed program. A program that hangs in the kernel survives SIGKILL and is
-// left behind.
-const killGrace = 2 * time.Second
-
 // Output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends,
 // it kills the program's process group. Children that outlive a program that exited by itself are left alone.
 func Output(ctx context.Context, bound time.Duration, env []string, program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no end within %v", bound))
-	defer cancel()
-	var out lastBytes
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = killGrace / 2
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Run() }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-		select {
-		case err = <-ended:
-		case <-time.After(killGrace):
-			return "", fmt.Errorf("%w, and it survives SIGKILL: it hangs in the kernel", context.Cause(ctx))
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case errors.Is(err, exec.ErrWaitDelay): // it exited with 0, and a child holds its output open
-		err = nil
-	}
-	last := out.lastLine()
+	var out oneshot.Tail
+	c := oneshot.Command{Argv: append([]string{program}, args...), Env: env, Stdout: &out, Stderr: &out, Limit: bound}
+	err := c.Run(ctx)
+	last := report.OneLine(out.LastLine())
 	if err != nil && last != "" {
 		err = fmt.Errorf("%w (%s)", err, last)
 	}
 	return last, err
-}
-
-// lastBytes is a writer that keeps the last keptBytes.
-type lastBytes struct{ kept []byte }
-
-const keptBytes = 4 << 10
-
-func (l *lastBytes) Write(p []byte) (int, error) {
-	l.kept = append(l.kept, p[max(0, len(p)-keptBytes):]...)
-	l.kept = l.kept[max(0, len(l.kept)-keptBytes):]
-	return len(p), nil
-}
-
-// lastLine returns the last non-empty line, shortened.
-func (l *lastBytes) lastLine() string {
-	text := strings.TrimSpace(string(l.kept))
-	text = text[strings.LastIndexByte(text, '\n')+1:]
-	return report.OneLine(text[:min(len(text), 300)])
 }
 
 // ReadHostName looks up this machine's own name.

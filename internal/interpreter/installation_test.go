@@ -21,7 +21,7 @@ func tree(t *testing.T, files map[string]string) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		content = strings.ReplaceAll(content, "@", root)
+		content = strings.ReplaceAll(content, "@/", root+"/")
 		var err error
 		if target, ok := strings.CutPrefix(content, "->"); ok {
 			err = os.Symlink(target, path)

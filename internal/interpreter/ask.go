@@ -1,0 +1,136 @@
+package interpreter
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/oneshot"
+)
+
+// Question says what [Ask] asks an interpreter.
+type Question struct {
+	// Env is the environment of the interpreter.
+	Env []string
+	// Torch says that torch is imported, which takes seconds.
+	Torch bool
+	// Limit bounds the time.
+	Limit time.Duration
+}
+
+// Answer is what an interpreter said.
+type Answer struct {
+	// Executable is sys.executable: another program than the one that was started, if that is a script.
+	Executable string
+	// Python is the version; empty if the program did not answer as Python does.
+	Python string
+	// Folders is where it finds modules. Certain says that a module which is not in Folders cannot be imported.
+	Folders []string
+	Certain bool
+	// Torch is empty if it was not asked for, and if the interpreter ended or was killed while it imported torch.
+	Torch *Torch
+	// Took is the time from the start to the end.
+	Took time.Duration
+}
+
+// Torch is the torch of an interpreter.
+type Torch struct {
+	// Version is empty if torch cannot be imported.
+	Version string
+	// Device is what the build is for, such as "CUDA 12.8", or "CPUs".
+	Device string
+	// Missing says that there is no torch. Problem is the error of the import, if it failed in another way.
+	Missing bool
+	Problem string
+}
+
+//go:embed ask.py
+var question string
+
+// Ask starts the interpreter at path and returns what it said. err is one line that says why it did not end with 0; then
+// the answer has what it said before. The interpreter and everything that it started are gone when Ask returns.
+//
+// Nothing of a folder that the user did not name is executed: modules are not searched in the working directory, beside
+// the script, or where an empty entry of PYTHONPATH would mean one of them.
+func Ask(ctx context.Context, path string, q Question) (Answer, error) {
+	var out bytes.Buffer
+	var errs oneshot.Tail
+	args := []string{path, "-c", question}
+	if q.Torch {
+		args = append(args, "torch")
+	}
+	c := oneshot.Command{
+		Argv: args, Env: askEnvironment(q.Env), Dir: "/", Stdout: &out, Stderr: &errs, Limit: q.Limit, Alone: true,
+	}
+	if isScript(path) { // version managers choose the interpreter by the working directory, and import nothing from it
+		c.Dir = ""
+	}
+	began := time.Now()
+	err := c.Run(ctx)
+	answer := parseAnswer(out.String())
+	answer.Took = time.Since(began)
+	if last := errs.LastLine(); err != nil && last != "" {
+		err = fmt.Errorf("%w (%s)", err, last)
+	}
+	return answer, err
+}
+
+// askEnvironment returns the environment with which Python searches no module in the working directory, and changes no
+// file. Python before 3.11 ignores PYTHONSAFEPATH; there the program itself removes the folder before it imports
+// anything.
+func askEnvironment(env []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return name == "PYTHONPATH" || name == "PYTHONINSPECT" || name == "PYTHONSAFEPATH"
+	})
+	kept = append(kept, "PYTHONSAFEPATH=1", "PYTHONDONTWRITEBYTECODE=1")
+	lookup := func(name string) (string, bool) {
+		for _, kv := range slices.Backward(env) {
+			if value, ok := strings.CutPrefix(kv, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
+	if dirs := pythonPath(lookup); dirs != nil {
+		kept = append(kept, "PYTHONPATH="+strings.Join(dirs, string(filepath.ListSeparator)))
+	}
+	return kept
+}
+
+// answerMark begins each line of the answer, so that what imported modules print is told apart. ask.py has it too.
+const answerMark = "\x01elasticrun\x00"
+
+// parseAnswer reads what ask.py printed. A field ends with a NUL.
+func parseAnswer(out string) (a Answer) {
+	for _, part := range strings.Split(out, answerMark)[1:] {
+		part, _, _ = strings.Cut(part, "\x00\n")
+		switch f := strings.Split(part, "\x00"); {
+		case f[0] == "python" && len(f) >= 4:
+			a.Python, a.Executable, a.Certain = f[1], f[2], f[3] == "certain"
+			for _, dir := range f[4:] {
+				if isDir(dir) {
+					a.Folders = append(a.Folders, dir)
+				}
+			}
+			a.Certain = a.Certain && !slices.ContainsFunc(f[4:], isFile)
+		case f[0] == "torch" && len(f) == 3:
+			a.Torch = &Torch{Version: f[1], Device: f[2]}
+		case f[0] == "missing":
+			a.Torch = &Torch{Missing: true}
+		case f[0] == "problem" && len(f) == 2:
+			a.Torch = &Torch{Problem: strings.ToValidUTF8(f[1], "?")}
+		}
+	}
+	return a
+}
+
+// Installation returns the answer in the form of [Inspect].
+func (a Answer) Installation(path string) Installation {
+	return Installation{Path: path, Python: a.Python, Folders: a.Folders, Certain: a.Certain}
+}

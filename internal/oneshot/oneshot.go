@@ -1,0 +1,94 @@
+// Package oneshot runs a program that should end soon, such as a check, and bounds its time.
+//
+// [Command.Run] waits for everything that it starts. Only a program that hangs in the kernel survives: then one
+// goroutine is left behind that waits for it. The package keeps no state, so all functions may be called concurrently.
+package oneshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Command is a program to run once. Its stdin is empty.
+type Command struct {
+	// Argv is the program and its arguments. The program is looked up on this process's PATH unless it has a slash.
+	Argv []string
+	// Env is the whole environment; nil means this process's own.
+	Env []string
+	// Dir is the working directory; empty means this process's own.
+	Dir            string
+	Stdout, Stderr io.Writer
+	// Limit bounds the time.
+	Limit time.Duration
+	// Alone says that nothing the program started may outlive it, also if it ends by itself: everything with the same
+	// environment mark is killed on Linux, elsewhere its process group. Otherwise what it leaves running is left alone.
+	Alone bool
+}
+
+// killGrace is how long Run waits for a killed program. A program that hangs in the kernel survives SIGKILL and is left
+// behind.
+const killGrace = 2 * time.Second
+
+// Run runs the program. After the limit, or when ctx ends, it kills the program's process group.
+func (c Command) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("no end within %v", c.Limit))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdout, c.Stderr
+	group := 0
+	if c.Alone {
+		mark := newMark()
+		cmd.Env = append(cmd.Environ(), mark)
+		defer func() { killLeft(group, mark) }()
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = killGrace / 2
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Run() }()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		select {
+		case err = <-ended:
+		case <-time.After(killGrace):
+			return fmt.Errorf("%w, and it survives SIGKILL: it hangs in the kernel", context.Cause(ctx))
+		}
+	}
+	if cmd.Process != nil {
+		group = cmd.Process.Pid
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, exec.ErrWaitDelay): // it exited with 0, and a child holds its output open
+		return nil
+	}
+	return err
+}
+
+// Tail is a writer that keeps the end of what is written to it.
+type Tail struct{ kept []byte }
+
+const keptBytes = 4 << 10
+
+// Write implements [io.Writer].
+func (t *Tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p[max(0, len(p)-keptBytes):]...)
+	t.kept = t.kept[max(0, len(t.kept)-keptBytes):]
+	return len(p), nil
+}
+
+// LastLine returns the last line that is not blank, shortened.
+func (t *Tail) LastLine() string {
+	text := strings.TrimSpace(string(t.kept))
+	text = text[strings.LastIndexByte(text, '\n')+1:]
+	return text[:min(len(text), 300)]
+}

@@ -43,7 +43,7 @@ func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 	}
 	launch.ResolveNode(ctx, cfg, log)
 	p.rendezvous, err = backends.Open(ctx, cfg, backends.Options{
-		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Logger: log,
+		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Waiting: l.telemetry.Waits, Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -24,11 +24,11 @@ func runStatus(args []string, stdout io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	show := status.NewPrinter(cfg, stdout)
+	to := status.NewPrinter(cfg, stdout, os.Stderr)
 	if cfg.Addr != nil {
-		err = status.WatchAgent(ctx, cfg, show)
+		err = status.WatchAgent(ctx, cfg, to)
 	} else {
-		err = status.WatchJob(ctx, cfg, jobs.Machine(), version, show)
+		err = status.WatchJob(ctx, cfg, jobs.Machine(), version, to)
 	}
 	if ctx.Err() != nil { // the user ended --watch
 		err = nil

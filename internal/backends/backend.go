@@ -26,7 +26,9 @@ type Options struct {
 	Lifeline *guard.Lifeline
 	// Status returns the agent's status, for elasticrun status.
 	Status func(context.Context) []byte
-	Logger zerolog.Logger
+	// Waiting is called with what this node waits for, in words for people; empty if that is not known. It may be nil.
+	Waiting func(why string)
+	Logger  zerolog.Logger
 }
 
 // Rendezvous is one node's part of a job's rendezvous. Close it.
@@ -135,7 +137,7 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 // configure adds what only this program has: the guard, its exit notices, and status for observers.
 func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	e.Watchdog, e.AwaitGuard = o.Lifeline.SetDeadline, o.awaitGuard
-	e.LeaveStores = cfg.ExitBarrierGiven
+	e.LeaveStores, e.Waiting = cfg.ExitBarrierGiven, o.Waiting
 	e.SharedRunID = cfg.RunID == config.NoRunID
 	if cfg.MaxNodes == 1 {
 		return

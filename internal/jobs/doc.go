@@ -4,6 +4,7 @@
 //	Entry     the registration of this process, a listener            (entry.go)
 //	List      the launchers that run now, and how to reach them       (list.go)
 //	FindPID   the process of a launcher, as the kernel knows it       (pid.go)
+//	IsStopped whether Ctrl-Z has stopped a process                    (socket_linux.go, socket_darwin.go)
 //
 // A registration is two files: a record, which its process locks for as long as it lives, and a Unix socket, on which
 // only the same user and root are served. The lock decides whether a launcher is alive, so nothing has to be cleaned up

@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 )
 
@@ -42,5 +44,22 @@ func TestProvenPID(t *testing.T) {
 	}
 	if _, uid := readProcess(1 << 30); uid != -1 {
 		t.Errorf("no process: user %d", uid)
+	}
+}
+
+// TestIsStopped checks that a process counts as stopped after SIGSTOP.
+func TestIsStopped(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	must(t, child.Start())
+	defer func() { _, _ = child.Process.Kill(), child.Wait() }()
+	must(t, child.Process.Signal(syscall.SIGSTOP))
+	if _, err := syscall.Wait4(child.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !IsStopped(child.Process.Pid) {
+		t.Error("after SIGSTOP")
+	}
+	if IsStopped(os.Getpid()) || IsStopped(1<<30) {
+		t.Error("this process or none counts as stopped")
 	}
 }

@@ -35,3 +35,12 @@ func readProcess(pid int) (parent, uid int) {
 	}
 	return int(p.Eproc.Ppid), int(p.Eproc.Ucred.Uid)
 }
+
+// stopped is SSTOP of sys/proc.h.
+const stopped = 4
+
+// IsStopped reports whether a process is stopped by a signal, as after Ctrl-Z.
+func IsStopped(pid int) bool {
+	p, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	return err == nil && p.Proc.P_stat == stopped
+}

@@ -37,14 +37,26 @@ func readProcess(pid int) (parent, uid int) {
 	if err != nil {
 		return 0, -1
 	}
-	stat, err := os.ReadFile(proc + "/stat")
-	if err != nil {
-		return 0, -1
-	}
-	var state string
-	name := strings.LastIndexByte(string(stat), ')') // the name may contain anything
-	if _, err := fmt.Sscan(string(stat[name+1:]), &state, &parent); err != nil {
+	if _, parent, err = readStat(pid); err != nil {
 		return 0, -1
 	}
 	return parent, owner(info)
+}
+
+// readStat returns the state and the parent of a process, as in proc_pid_stat(5).
+func readStat(pid int) (state string, parent int, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", 0, err
+	}
+	name := strings.LastIndexByte(string(stat), ')') // the name may contain anything
+	_, err = fmt.Sscan(string(stat[name+1:]), &state, &parent)
+	return state, parent, err
+}
+
+// IsStopped reports whether a process is stopped by a signal, as after Ctrl-Z. One that a debugger has stopped does not
+// count.
+func IsStopped(pid int) bool {
+	state, _, err := readStat(pid)
+	return err == nil && state == "T"
 }

@@ -13,13 +13,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// choose returns the job that a command without an endpoint means: the one with the run id, or the only one of the
-// user. Root reaches other users' jobs by their run ids alone, and only those that no job of root has.
+// choose returns the job that a command without an endpoint means: the one with the run id, else the only one of the
+// user whose run id begins so, or without a run id the only one of the user. Root reaches other users' jobs by their
+// whole run ids alone, and only those that no job of root has.
 func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
-	var mine, others []LocalJob
+	var mine, others, begin []LocalJob
 	for _, j := range all {
 		switch {
 		case runID != "" && j.RunID != runID:
+			if j.uid == uid && strings.HasPrefix(j.RunID, runID) {
+				begin = append(begin, j)
+			}
 		case j.uid == uid:
 			mine = append(mine, j)
 		default:
@@ -27,7 +31,9 @@ func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 		}
 	}
 	if runID != "" && len(mine) == 0 {
-		mine, others = others, nil
+		if mine, others = others, nil; len(mine) == 0 && len(begin) > 0 {
+			return onlyOne(begin, runID)
+		}
 	}
 	switch {
 	case len(mine) == 1:
@@ -43,6 +49,17 @@ func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 	}
 	return LocalJob{}, &config.UsageError{
 		Problem: fmt.Sprintf("which job? %d run on this machine: %s; choose one by --rdzv-id", len(mine), describeJobs(mine)),
+	}
+}
+
+// onlyOne returns the only one of the jobs whose run ids begin with prefix.
+func onlyOne(begin []LocalJob, prefix string) (LocalJob, error) {
+	if len(begin) == 1 {
+		return begin[0], nil
+	}
+	return LocalJob{}, &config.UsageError{
+		Where:   "--rdzv-id=" + printable.Line(prefix),
+		Problem: fmt.Sprintf("%d jobs have run ids that begin so: %s; write more of one", len(begin), describeJobs(begin)),
 	}
 }
 

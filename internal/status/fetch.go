@@ -59,12 +59,15 @@ func parse(data []byte) (Snapshot, error) {
 	return s, nil
 }
 
+// errNotListening is the error of a request to an address without an agent.
+var errNotListening = errors.New("nothing listens there: give the --status-addr of a running job")
+
 // describe turns an error of net/http into one for people.
 func describe(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("nothing listens there: give the --status-addr of a running job")
+		return errNotListening
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Errorf("no reply within %v", fetchTimeout)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):

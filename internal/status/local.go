@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
-	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // maxRequester bounds the name of who stops a job, in bytes.
@@ -43,9 +41,7 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 		replyJSON(w, observer.Observe(r.Context()))
 	})
 	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
-		s := observer.tracker.Snapshot()
-		s.Time = report.Time{Time: time.Now()}
-		replyJSON(w, s)
+		replyJSON(w, observer.state())
 	})
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
 		by, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))

@@ -3,11 +3,13 @@ package status
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -82,8 +84,7 @@ func (o *Observer) Observe(ctx context.Context) Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	usage, lines, gpus := o.usage.get(ctx, o.ctx), o.lines.get(ctx, o.ctx), o.gpus.get(ctx, o.ctx)
-	s := o.tracker.Snapshot()
-	s.Time = report.Time{Time: time.Now()}
+	s := o.state()
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if u, ok := usage[w.PID]; ok && w.State == WorkerRunning {
@@ -93,6 +94,23 @@ func (o *Observer) Observe(ctx context.Context) Snapshot {
 	}
 	s.GPUs = append(s.GPUs, gpus...)
 	return s
+}
+
+// state returns the Snapshot without what has to be measured.
+func (o *Observer) state() Snapshot {
+	s := o.tracker.Snapshot()
+	s.Time = report.Time{Time: time.Now()}
+	if s.State == Running && s.isSuspended(jobs.IsStopped) {
+		s.State = Suspended
+	}
+	return s
+}
+
+// isSuspended reports whether all workers that run are stopped by a signal.
+func (s *Snapshot) isSuspended(isStopped func(pid int) bool) bool {
+	runs := func(w Worker) bool { return w.State == WorkerRunning }
+	goesOn := func(w Worker) bool { return runs(w) && !isStopped(w.PID) }
+	return slices.ContainsFunc(s.Workers, runs) && !slices.ContainsFunc(s.Workers, goesOn)
 }
 
 // Close cancels running measurements and waits up to a second for them. It leaves behind one that hangs on a disk.

@@ -38,16 +38,20 @@ type LocalJob struct {
 	Backend  string `json:"rdzv_backend"`
 	Endpoint string `json:"rdzv_endpoint,omitempty"` // empty for a job of one node
 	// State is that of the job's first launcher, or NoReply. Round is the latest one, null before the first.
-	State  State       `json:"state"`
-	Round  *Round      `json:"round"`
-	Since  report.Time `json:"since"` // the start of the first launcher
-	LogDir string      `json:"log_dir,omitempty"`
+	State State `json:"state"`
+	// Why and WhyTime are those of that launcher's Snapshot.
+	Why     string       `json:"why,omitempty"`
+	WhyTime *report.Time `json:"why_time,omitempty"`
+	Round   *Round       `json:"round"`
+	Since   report.Time  `json:"since"` // the start of the first launcher
+	LogDir  string       `json:"log_dir,omitempty"`
 	// PIDs are the launchers on this machine, as the user has started them, so far as they are known.
 	PIDs []int `json:"pids"`
 
 	uid               int
 	schedulerJob, dir string // as in jobs.Launcher
 	launchers         []jobs.Running
+	replied           bool // one of them has
 }
 
 // LocalJobs returns the jobs of this user on this machine, or of all users, in the order of their start.
@@ -95,10 +99,13 @@ func groupJobs(running []jobs.Running, states []*Snapshot) []LocalJob {
 			j.PIDs = append(j.PIDs, l.PID)
 		}
 		if s == nil {
+			if j.State == NoReply && l.PID > 0 && jobs.IsStopped(l.PID) {
+				j.State = Suspended
+			}
 			continue
 		}
-		if j.State == NoReply {
-			j.State = s.State
+		if !j.replied {
+			j.State, j.Why, j.WhyTime, j.replied = s.State, s.Why, s.WhyTime, true
 		}
 		if r := OfAgent(*s).Round; r != nil && (j.Round == nil || r.Number > j.Round.Number) {
 			j.Round = r
@@ -120,7 +127,7 @@ func userName(uid int) string {
 func PrintJobs(ctx context.Context, cfg *config.PS, machine jobs.Folders, stdout io.Writer) error {
 	allUsers := os.Geteuid() == 0
 	all, now := LocalJobs(ctx, machine, allUsers), time.Now()
-	text := []byte(jobsText(all, allUsers))
+	text := []byte(jobsText(all, allUsers, now))
 	if cfg.JSON {
 		list := struct {
 			Schema int         `json:"schema"`
@@ -137,8 +144,8 @@ func PrintJobs(ctx context.Context, cfg *config.PS, machine jobs.Folders, stdout
 	return err
 }
 
-// jobsText shows jobs to people, one line each.
-func jobsText(all []LocalJob, users bool) string {
+// jobsText shows jobs to people, one line each, and below what those wait for that do.
+func jobsText(all []LocalJob, users bool, now time.Time) string {
 	if len(all) == 0 {
 		if users {
 			return "no job runs on this machine\n"
@@ -157,6 +164,11 @@ func jobsText(all []LocalJob, users bool) string {
 		}
 		return row
 	})
+	for _, j := range all {
+		if why := whyText(Snapshot{Why: j.Why, WhyTime: j.WhyTime}, now); why != "" && j.State == Waiting {
+			b.WriteString("\n" + printable.Quote(j.RunID) + " waits: " + why + "\n")
+		}
+	}
 	return b.String()
 }
 

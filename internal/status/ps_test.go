@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // runningJobs returns three launchers and their states: two of one job of which one does not reply, and a job of one
@@ -33,20 +34,24 @@ func runningJobs() ([]jobs.Running, []*Snapshot) {
 func TestJobsText(t *testing.T) {
 	all := groupJobs(runningJobs())
 	all[0].User = "me"
+	all[1].Why, all[1].WhyTime = "1 of 2 nodes have joined", &report.Time{Time: all[1].Since.Add(-time.Minute)}
 	const want = `USER     RUN ID           SCRIPT  NODES  WORKERS  STATE    RESTARTS  SINCE                PID  LOGS
 me       job7             train.py  2      8        running  1/3       2026-05-04 03:02:01  7,8  "/logs/a b"
 4000000  "none\x1b[31m"  x; .py    -      -        waiting  -         2026-05-04 03:02:01  9    -
+
+"none\x1b[31m" waits: 1 of 2 nodes have joined (1m00s ago)
 `
-	got := jobsText(all, true)
+	got := jobsText(all, true, all[1].Since.Time)
 	if fields := func(s string) string { return strings.Join(strings.Fields(s), " ") }; fields(got) != fields(want) {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 	}
-	for line := range strings.Lines(got) {
+	rows, _, _ := strings.Cut(got, "\n\n")
+	for line := range strings.Lines(rows) {
 		if at := strings.Index(got, "NODES"); line[at-2:at] != "  " || line[at] == ' ' {
 			t.Errorf("column NODES is not aligned:\n%s", got)
 		}
 	}
-	if got := jobsText(nil, false); got != "no job of yours runs on this machine\n" {
+	if got := jobsText(nil, false, time.Now()); got != "no job of yours runs on this machine\n" {
 		t.Error(got)
 	}
 }
@@ -74,6 +79,8 @@ func TestGroupJobs(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	a, b, twin, foreign := LocalJob{RunID: "a", uid: 1}, LocalJob{RunID: "b", uid: 1}, LocalJob{RunID: "a", uid: 1}, LocalJob{RunID: "f", uid: 2}
+	long, longer := LocalJob{RunID: "job7", uid: 1}, LocalJob{RunID: "job77", uid: 1}
+	foreignLong := LocalJob{RunID: "foo", uid: 2}
 	for _, tt := range []struct {
 		name, runID string
 		all         []LocalJob
@@ -87,6 +94,13 @@ func TestChoose(t *testing.T) {
 		{name: "none with the id", all: []LocalJob{a}, runID: "x", err: "no job of yours with the run id x"},
 		{name: "only of others", all: []LocalJob{foreign}, err: "choose one of other users by --rdzv-id: f"},
 		{name: "several", all: []LocalJob{a, b}, err: "which job? 2 run on this machine: a", usage: true},
+		{name: "by the start of an id", all: []LocalJob{long, a, foreign}, runID: "jo", want: "job7"},
+		{name: "an id that begins another", all: []LocalJob{long, longer}, runID: "job7", want: "job7"},
+		{
+			name: "the start of two ids", all: []LocalJob{long, longer}, runID: "job", usage: true,
+			err: "--rdzv-id=job: 2 jobs have run ids that begin so: job7 (, pid unknown, of user",
+		},
+		{name: "the start of a foreign id", all: []LocalJob{foreignLong}, runID: "fo", err: "no job of yours with the run id fo"},
 		{name: "several with the id", all: []LocalJob{a, twin, b}, runID: "a", err: "--rdzv-id=a: 2 jobs", usage: true},
 	} {
 		j, err := choose(tt.all, tt.runID, 1)

@@ -23,6 +23,7 @@ const (
 
 // Serve serves an agent's status on l, to GET and HEAD requests, until the server is closed:
 //
+//	/          the list of the paths
 //	/healthz   200 as long as the agent answers
 //	/readyz    200 while the node runs its workers or has finished (State.Ready), else 503
 //	/status    the Snapshot as JSON
@@ -34,30 +35,53 @@ func Serve(l net.Listener, observer *Observer, logger zerolog.Logger) *httpserve
 	})
 }
 
+// page is a path of the server.
+type page struct {
+	path, about string
+	serve       http.HandlerFunc
+}
+
+// pages returns what is served.
+func pages(observer *Observer) []page {
+	return []page{
+		{"/healthz", "200 as long as the agent runs", func(w http.ResponseWriter, _ *http.Request) {
+			httpserver.Reply(w, http.StatusOK, plain, []byte("ok\n"))
+		}},
+		{"/readyz", "200 while the workers run or have succeeded, else 503", func(w http.ResponseWriter, _ *http.Request) {
+			state, code := observer.state().State, http.StatusServiceUnavailable
+			if state.Ready() {
+				code = http.StatusOK
+			}
+			httpserver.Reply(w, code, plain, fmt.Appendln(nil, state))
+		}},
+		{"/status", "the node's status as JSON", func(w http.ResponseWriter, r *http.Request) {
+			data, err := json.MarshalIndent(observer.Observe(r.Context()), "", "  ")
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			httpserver.Reply(w, http.StatusOK, "application/json", append(data, '\n'))
+		}},
+		{"/metrics", "metrics for Prometheus", func(w http.ResponseWriter, r *http.Request) {
+			registry := prometheus.NewRegistry() // one per request, so that all metrics come from the same Snapshot
+			registry.MustRegister(metrics{observer.Observe(r.Context())})
+			promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, r)
+		}},
+	}
+}
+
+// plain is the content type of text.
+const plain = "text/plain; charset=utf-8"
+
 func handler(observer *Observer) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		httpserver.Reply(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		state, code := observer.tracker.Snapshot().State, http.StatusServiceUnavailable
-		if state.Ready() {
-			code = http.StatusOK
-		}
-		httpserver.Reply(w, code, "text/plain; charset=utf-8", fmt.Appendln(nil, state))
-	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		data, err := json.MarshalIndent(observer.Observe(r.Context()), "", "  ")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		httpserver.Reply(w, http.StatusOK, "application/json", append(data, '\n'))
-	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		registry := prometheus.NewRegistry() // one per request, so that all metrics come from the same Snapshot
-		registry.MustRegister(metrics{observer.Observe(r.Context())})
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, r)
+	mux, all := http.NewServeMux(), pages(observer)
+	index := "elasticrun: the status of one node\n\n"
+	for _, p := range all {
+		mux.HandleFunc("GET "+p.path, p.serve)
+		index += fmt.Sprintf("%-9s %s\n", p.path, p.about)
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		httpserver.Reply(w, http.StatusOK, plain, []byte(index))
 	})
 	return mux
 }

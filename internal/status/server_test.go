@@ -134,11 +134,17 @@ func ask(t *testing.T, method, addr, path string) (int, string) {
 func TestServer(t *testing.T) {
 	b := running()
 	addr := served(t, b)
+	const index = "elasticrun: the status of one node\n\n" +
+		"/healthz  200 as long as the agent runs\n" +
+		"/readyz   200 while the workers run or have succeeded, else 503\n" +
+		"/status   the node's status as JSON\n" +
+		"/metrics  metrics for Prometheus\n"
 	for _, tt := range []struct {
 		method, path string
 		code         int
 		body         string // in it
 	}{
+		{"GET", "/", 200, index},
 		{"GET", "/healthz", 200, "ok\n"},
 		{"HEAD", "/healthz", 200, ""},
 		{"GET", "/readyz", 200, "running\n"},
@@ -147,7 +153,7 @@ func TestServer(t *testing.T) {
 		{"GET", "/metrics", 200, `elasticrun_worker_up{local_rank="0"} 1`},
 		{"POST", "/status", 405, ""},
 		{"DELETE", "/healthz", 405, ""},
-		{"GET", "/", 404, ""},
+		{"GET", "/nowhere", 404, ""},
 		{"GET", "/status/../../etc/passwd", 404, ""},
 	} {
 		code, body := ask(t, tt.method, addr, tt.path)

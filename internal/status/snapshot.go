@@ -19,13 +19,17 @@ const (
 	Starting State = "starting" // the agent prepares, or is about to start the workers of a round
 	Waiting  State = "waiting"  // no worker runs; it waits for other nodes, for a decision, or as a spare
 	Running  State = "running"  // workers run
-	Stopping State = "stopping" // workers are being stopped
-	Finished State = "finished" // all workers of this node exited with 0; it waits for the other nodes
-	Ended    State = "ended"    // the launcher is about to end
+	// Suspended means that all workers that run are stopped by a signal, as after Ctrl-Z.
+	Suspended State = "suspended"
+	Stopping  State = "stopping" // workers are being stopped
+	Finished  State = "finished" // all workers of this node exited with 0; it waits for the other nodes
+	Ended     State = "ended"    // the launcher is about to end
 )
 
 // States returns all states.
-func States() []State { return []State{Starting, Waiting, Running, Stopping, Finished, Ended} }
+func States() []State {
+	return []State{Starting, Waiting, Running, Suspended, Stopping, Finished, Ended}
+}
 
 // Ready reports whether the node runs its workers or has finished them.
 func (s State) Ready() bool { return s == Running || s == Finished }
@@ -56,8 +60,11 @@ type Snapshot struct {
 	Started report.Time `json:"started"`
 
 	State State       `json:"state"`
-	Since report.Time `json:"since"`         // of the state
-	Why   string      `json:"why,omitempty"` // why workers are stopped, or why the launcher ends
+	Since report.Time `json:"since"` // of the state
+	// Why says what the node waits for, why workers are stopped, or why the launcher ends. WhyTime is when the node said
+	// what it waits for, which may be a time that is left; null in other states.
+	Why     string       `json:"why,omitempty"`
+	WhyTime *report.Time `json:"why_time,omitempty"`
 
 	Round          *int `json:"round"`     // null before the first
 	NodeRank       *int `json:"node_rank"` // in that round

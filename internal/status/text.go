@@ -13,8 +13,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// maxText bounds a cell of text, in bytes.
-const maxText = 60
+// maxText bounds a cell of text, in bytes, and maxWhy what a node waits for.
+const (
+	maxText = 60
+	maxWhy  = 160
+)
 
 // Text shows the job to people.
 func (j Job) Text() string {
@@ -103,10 +106,22 @@ func nodeRow(n Node, now time.Time) string {
 		}
 	}
 	cpu, rss := totalUsage(s.Workers)
-	text := cmp.Or(s.Why, n.Note, lastLine(s.Workers))
+	text := clean(cmp.Or(n.Note, lastLine(s.Workers)))
+	if s.Why != "" {
+		text = whyText(*s, now)
+	}
 	return cells(rank, clean(n.Host), clean(string(s.State)), age(now, s.Since),
 		fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
-		cpu, rss, gpuSummary(s.GPUs), clean(text))
+		cpu, rss, gpuSummary(s.GPUs), text)
+}
+
+// whyText says why the node is in its state, and how long ago it said so if that matters.
+func whyText(s Snapshot, now time.Time) string {
+	text := cleanUpTo(maxWhy, s.Why)
+	if text != "" && s.WhyTime != nil {
+		text += " (" + age(now, *s.WhyTime) + " ago)"
+	}
+	return text
 }
 
 // totalUsage returns the CPU and memory of all workers; "-" if unknown.

@@ -2,6 +2,7 @@ package status
 
 import (
 	"sync"
+	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -21,6 +22,16 @@ func (b *Tracker) Emit(r events.Event) {
 	b.metrics.Emit(r)
 	if r.Kind.Logged() {
 		b.s.apply(r)
+	}
+}
+
+// Waits records what a waiting agent waits for, in words for people; empty if that is not known. It does nothing in
+// another state than Waiting.
+func (b *Tracker) Waits(at time.Time, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.s.State == Waiting {
+		b.s.setWhy(at, why)
 	}
 }
 
@@ -80,8 +91,17 @@ func (s *Snapshot) apply(r events.Event) {
 
 // enter changes the state. Since stays the same if s is in that state already.
 func (s *Snapshot) enter(state State, r events.Event, why string) {
-	if s.Why = why; s.State != state {
+	if s.State != state {
 		s.State, s.Since = state, report.Time{Time: r.Time}
+	}
+	s.setWhy(r.Time, why)
+}
+
+// setWhy says why the agent is in its state. The text may name a time that is left, so it has its own time.
+func (s *Snapshot) setWhy(at time.Time, why string) {
+	s.Why, s.WhyTime = why, nil
+	if why != "" && s.State == Waiting {
+		s.WhyTime = &report.Time{Time: at}
 	}
 }
 

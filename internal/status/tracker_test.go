@@ -204,3 +204,45 @@ func TestParse(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestWaits checks what a snapshot says about a wait: only while the agent waits, and with its time.
+func TestWaits(t *testing.T) {
+	var b Tracker
+	b.Waits(epoch, "too early")
+	if s := b.Snapshot(); s.Why != "" {
+		t.Errorf("before: %+v", s)
+	}
+	b.Emit(at(1, -1, events.Event{Kind: events.KindWaiting}))
+	b.Waits(epoch.Add(5*time.Second), "1 of 2 nodes have joined")
+	s := b.Snapshot()
+	if got := whyText(s, epoch.Add(8*time.Second)); got != "1 of 2 nodes have joined (3s ago)" {
+		t.Errorf("%q", got)
+	}
+	b.Waits(epoch, "")
+	if s := b.Snapshot(); s.Why != "" || s.WhyTime != nil {
+		t.Errorf("not known: %+v", s)
+	}
+	b.Waits(epoch, "again")
+	b.Emit(at(9, 0, events.Event{Kind: events.KindStop, Why: "told to"}))
+	b.Waits(epoch, "too late")
+	if s := b.Snapshot(); s.Why != "told to" || s.WhyTime != nil {
+		t.Errorf("after: %+v", s)
+	}
+}
+
+// TestSuspended checks when a node counts as suspended: every worker that runs is stopped.
+func TestSuspended(t *testing.T) {
+	for states, want := range map[string]bool{"TT": true, "TR": false, "T-": true, "--": false, "": false} {
+		var s Snapshot
+		for i, state := range states {
+			w := Worker{PID: i, State: WorkerRunning}
+			if state == '-' {
+				w.State = WorkerSucceeded
+			}
+			s.Workers = append(s.Workers, w)
+		}
+		if got := s.isSuspended(func(pid int) bool { return states[pid] == 'T' }); got != want {
+			t.Errorf("%q: %v", states, got)
+		}
+	}
+}

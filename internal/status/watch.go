@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -40,20 +39,20 @@ func visit(ctx context.Context, t *config.Target, version string) (store coord.S
 // WatchJob shows a job once, or with --watch until it has ended: its launchers on this machine if it is found here,
 // else all of its agents.
 func WatchJob(
-	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, show func(Job) error,
+	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
 ) error {
 	job, local, err := findLocal(ctx, cfg.Target, machine)
 	switch {
 	case err != nil:
 		return err
 	case local && (cfg.Inferred == nil || job.Endpoint == "" || job.RunID != cfg.RunID): // else the store knows all nodes
-		return watchLocal(ctx, cfg, job, show)
+		return watchLocal(ctx, cfg, job, to)
 	}
-	return watchStore(ctx, cfg, version, show)
+	return watchStore(ctx, cfg, version, to)
 }
 
 // watchStore shows all agents of the job at an endpoint.
-func watchStore(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
+func watchStore(ctx context.Context, cfg *config.Status, version string, to *Printer) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
 	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
 	store, leave, err := visit(bounded, &cfg.Target, version)
@@ -74,15 +73,22 @@ func watchStore(ctx context.Context, cfg *config.Status, version string, show fu
 			}
 		})
 	}()
-	shown, err := showSnapshots(ctx, cfg, snapshots, ended, show)
+	result := ""
+	shown, err := showSnapshots(ctx, cfg, snapshots, ended, func(j Job) error {
+		result = j.Result
+		return to.Show(j)
+	})
+	interrupted := ctx.Err() != nil
 	cancel()
 	lost := <-ended
 	switch {
-	case err != nil:
+	case err != nil || interrupted:
 	case !shown:
 		err = &noReplyError{where, lost}
 	case cfg.Watch && errors.Is(lost, coord.ErrUnavailable): // the store does not wait for observers when it ends
-		fmt.Fprintln(os.Stderr, "elasticrun: the job's store has gone: the job has ended, or it has lost its store")
+		to.Note("the job's store has gone: the job has ended, or it has lost its store")
+	case cfg.Watch && result != "":
+		to.Note("the job has ended: %s", result)
 	}
 	return err
 }
@@ -152,7 +158,10 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 		if a.Rank >= 0 {
 			n.Rank = new(a.Rank)
 		}
-		if a.Lost {
+		switch {
+		case a.Lost && v.Outcome != nil: // its agent has learned of the end, or it was lost before
+			n.Note = "ended"
+		case a.Lost:
 			n.Note = "lost"
 		}
 		var s Snapshot
@@ -165,16 +174,44 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 }
 
 // WatchAgent shows one agent once, or with --watch until it has ended.
-func WatchAgent(ctx context.Context, cfg *config.Status, show func(Job) error) error {
-	for first := true; ; first = false {
+func WatchAgent(ctx context.Context, cfg *config.Status, to *Printer) error {
+	who := "the agent at " + cfg.Addr.String()
+	return repeat(ctx, cfg, to, who, func() (Job, error) {
 		s, err := Fetch(ctx, cfg.Addr.String())
+		return OfAgent(s), err
+	})
+}
+
+// watchLocal shows the launchers that a job has on this machine once, or with --watch until they have ended.
+func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, to *Printer) error {
+	who := fmt.Sprintf("the job %s (%s)", printable.Quote(job.RunID), job.describe())
+	return repeat(ctx, cfg, to, who, func() (Job, error) {
+		seen, err := fetchAll(ctx, job.launchers)
+		if err != nil {
+			return Job{}, err
+		}
+		return OfAgents(seen), nil
+	})
+}
+
+// repeat shows what fetch returns once, or with --watch until it fails: who has ended then.
+func repeat(ctx context.Context, cfg *config.Status, to *Printer, who string, fetch func() (Job, error)) error {
+	for first := true; ; first = false {
+		j, err := fetch()
 		switch {
+		case ctx.Err() != nil:
+			return nil
 		case err != nil && first:
-			return &noReplyError{"the agent at " + cfg.Addr.String(), err}
-		case err != nil: // the agent has ended
+			return &noReplyError{who, err}
+		case err != nil:
+			if !errors.Is(err, errEnded) && !errors.Is(err, errNotListening) {
+				to.Note("%s does not reply any more: %v", who, err)
+				return nil
+			}
+			to.Note("%s has ended", who)
 			return nil
 		}
-		if err := show(OfAgent(s)); err != nil || !cfg.Watch {
+		if err := to.Show(j); err != nil || !cfg.Watch {
 			return err
 		}
 		select {
@@ -193,27 +230,6 @@ type noReplyError struct {
 
 func (n *noReplyError) Error() string   { return n.who + ": " + n.err.Error() }
 func (n *noReplyError) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }
-
-// watchLocal shows the launchers that a job has on this machine once, or with --watch until they have ended.
-func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, show func(Job) error) error {
-	for first := true; ; first = false {
-		seen, err := fetchAll(ctx, job.launchers)
-		switch {
-		case err != nil && first:
-			return &noReplyError{fmt.Sprintf("the job %s (%s)", printable.Quote(job.RunID), job.describe()), err}
-		case err != nil: // all have ended
-			return nil
-		}
-		if err := show(OfAgents(seen)); err != nil || !cfg.Watch {
-			return err
-		}
-		select {
-		case <-time.After(backends.StatusInterval):
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
 
 // fetchAll requests the status of launchers of this machine, and returns those that reply. It fails if none does.
 func fetchAll(ctx context.Context, launchers []jobs.Running) (seen []Snapshot, err error) {

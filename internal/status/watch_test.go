@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,11 @@ func TestJobOf(t *testing.T) {
 		Ending: rdzv.EndFailed,
 		Cause:  &rdzv.Failure{Failure: failure.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}},
 	}}
+	over := seenJob()
+	over.Outcome = &rdzv.Outcome{Ending: rdzv.EndSucceeded}
+	if n := jobOf("run", over, now).Nodes[2]; n.Note != "ended" {
+		t.Errorf("after the end: %+v", n)
+	}
 	if j := jobOf("run", ended, now); j.Round != nil || j.Result != "failed" || j.Why != "rank 3 on a: boom" ||
 		j.Nodes == nil {
 		t.Errorf("%+v", j)
@@ -139,5 +145,61 @@ func TestShowSnapshots(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestWatchSaysWhyItEnds checks the last line of --watch.
+func TestWatchSaysWhyItEnds(t *testing.T) {
+	for err, want := range map[error]string{
+		errNotListening:         "elasticrun: the agent has ended\n",
+		errEnded:                "elasticrun: the agent has ended\n",
+		errors.New("no answer"): "elasticrun: the agent does not reply any more: no answer\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var shown, notes strings.Builder
+			cfg := &config.Status{Watch: true}
+			asked := 0
+			fetch := func() (Job, error) {
+				if asked++; asked > 2 {
+					return Job{}, err
+				}
+				return Job{RunID: "a"}, nil
+			}
+			if err := repeat(t.Context(), cfg, NewPrinter(cfg, &shown, &notes), "the agent", fetch); err != nil {
+				t.Error(err)
+			}
+			if notes.String() != want || strings.Count(shown.String(), "run id a: no round yet") != 2 {
+				t.Errorf("%v: %q, shown %q", err, &notes, &shown)
+			}
+			interrupted, cancel := context.WithCancel(t.Context())
+			cancel()
+			notes.Reset()
+			asked = 2
+			if err := repeat(interrupted, cfg, NewPrinter(cfg, &shown, &notes), "the agent", fetch); err != nil || notes.Len() > 0 {
+				t.Errorf("interrupted: %v, %q", err, &notes)
+			}
+		})
+	}
+}
+
+// TestFit checks that a text fits into a terminal.
+func TestFit(t *testing.T) {
+	const text = "0123456789\nloss 0.5 \u8a13\u7df4\n\nd\ne\n"
+	for _, tt := range []struct {
+		width, height int
+		want          string
+	}{
+		{0, 0, text},
+		{13, 7, text},
+		{12, 7, "0123456789\nloss 0.5 \u8a13…\n\nd\ne\n"},
+		{11, 7, "0123456789\nloss 0.5 …\n\nd\ne\n"},
+		{10, 6, "0123456789\nloss 0.5 …\n\nd\ne\n"},
+		{9, 5, "01234567…\nloss 0.5…\n\n… 2 more…\n"},
+		{1, 1, "…\n…\n\nd\ne\n"},
+	} {
+		got := fit(text, func() (int, int) { return tt.width, tt.height })
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%d x %d (-want +got):\n%s", tt.width, tt.height, diff)
+		}
 	}
 }

@@ -118,6 +118,9 @@ const maxBrief = 48 << 10
 // Brief returns the status of this node as JSON, short enough to be stored for elasticrun status.
 func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observe(ctx).Brief(maxBrief) }
 
+// Waits records what this node waits for, in words for people; empty if that is not known.
+func (t *Telemetry) Waits(why string) { t.tracker.Waits(time.Now(), why) }
+
 // Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
 	if r.Kind.Logged() {

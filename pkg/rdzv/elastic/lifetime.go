@@ -28,7 +28,7 @@ func (h *Handler) start(ctx context.Context) error {
 		return err
 	}
 	origin := boottime.Now()
-	store, err := h.opts.Access.Open(bounded)
+	store, err := h.openStore(bounded)
 	_, aborted := h.setAbort(nil)
 	switch {
 	case err == nil:

@@ -246,13 +246,15 @@ func TestNoticesAreBounded(t *testing.T) {
 	}
 }
 
-// TestNoticesAreLogged checks that the agent logs notices as warnings.
+// TestNoticesAreLogged checks that the agent logs notices as warnings, and passes on what it waits for.
 func TestNoticesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		j := job(2, 3)
 		j.JoinTimeout = time.Minute
+		waits := []string{}
 		h := New(Options{
+			Waiting: func(why string) { waits = append(waits, why) },
 			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1},
 			Access:    &C10d{RunID: "run", SingleNode: true},
 			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
@@ -266,13 +268,17 @@ func TestNoticesAreLogged(t *testing.T) {
 		if err := h.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		want := ""
+		want, wantWaits := "", []string{"the job's store has not been reached yet; this node gives up in 1m0s", ""}
 		for _, left := range []string{"55s", "45s", "25s"} {
+			wantWaits = append(wantWaits, "1 of at least 2 nodes have joined; the job gives up in "+left)
 			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; ` +
 				`the job gives up in ` + left + `"}` + "\n"
 		}
 		if diff := cmp.Diff(want, log.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(wantWaits, waits); diff != "" {
+			t.Errorf("waits (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -53,6 +53,9 @@ type Options struct {
 	Status func(ctx context.Context) []byte
 	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration
+	// Waiting, if not nil, is called with what this node waits for, in words for people: a store that it has not reached,
+	// other nodes. It is empty once that is not known any more. Waiting must not block; one goroutine at a time calls it.
+	Waiting func(why string)
 	// LeaveStores lets this node leave the exit barrier, after the TTL of sessions at the least, even if it hosts a store
 	// that other nodes need. They fail then. Otherwise it stays until the job has ended.
 	LeaveStores bool

@@ -154,7 +154,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	}
 	open := make(chan opened, 1)
 	go func() {
-		store, err := h.opts.Access.Open(bounded)
+		store, err := h.openStore(bounded)
 		open <- opened{store, err}
 	}()
 	for {
@@ -235,6 +235,7 @@ func (h *Handler) execute(orders []order) {
 				level = zerolog.WarnLevel
 			}
 			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note)
+			h.reportWait(o.notice.Note)
 		case o.reenter:
 			select {
 			case h.reenter <- struct{}{}:

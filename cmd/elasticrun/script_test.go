@@ -69,6 +69,7 @@ func testBinary(t *testing.T) string {
 //	signal NAME                        send a signal to the one background program
 //	exited N                           that program, after wait, must have ended with code N
 //	empty DIR                          the folder must have nothing in it
+//	quiet                              stderr must have the two lines of a job that succeeds, and nothing else
 //
 // PYTHON_EXEC is set to an interpreter. RUNS has a word for each repetition of a race. When a script ends no process of
 // it may be left.
@@ -99,6 +100,7 @@ func TestScript(t *testing.T) {
 			"signal": cmdSignal,
 			"exited": cmdExited,
 			"empty":  cmdEmpty,
+			"quiet":  cmdQuiet,
 		},
 	})
 }
@@ -260,5 +262,17 @@ func cmdEmpty(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if len(entries) > 0 {
 		ts.Fatalf("%s holds %s", args[0], strings.Join(entries, ", "))
+	}
+}
+
+// twoLines matches what a job that succeeds prints on node rank 0.
+var twoLines = regexp.MustCompile(`^elasticrun: .*\b\d+ workers?\b.*\nelasticrun: .* succeeded in \S+, \d+ restarts?\n$`)
+
+func cmdQuiet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: quiet")
+	}
+	if got := ts.ReadFile("stderr"); !twoLines.MatchString(got) {
+		ts.Fatalf("stderr holds more or less than the line at the start and the one at the end:\n%s", got)
 	}
 }

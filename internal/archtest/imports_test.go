@@ -143,9 +143,13 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "elasticrun store serves jobs and takes part in none",
 	},
+	"internal/announce": {
+		ours: []string{"internal/plural", "internal/seconds", "pkg/events", "pkg/report"},
+		why:  "it writes the lines from the agent's events; its caller knows the console",
+	},
 	"internal/telemetry": {
 		ours: []string{
-			"internal/config", "internal/httpserver", "internal/jobs", "internal/listen", "internal/logging", "internal/status",
+			"internal/announce", "internal/config", "internal/httpserver", "internal/jobs", "internal/listen", "internal/logging", "internal/status",
 			"internal/topology",
 			"pkg/agent", "pkg/events", "pkg/procs", "pkg/report", "pkg/workerlog",
 		},
@@ -209,6 +213,7 @@ var rules = map[string]rule{
 	"internal/bytesize":  {why: "pure functions"},
 	"internal/lookpath":  {why: "it reads the folders of PATH alone"},
 	"internal/nearest":   {why: "pure functions"},
+	"internal/plural":    {why: "pure functions"},
 	"internal/seconds":   {why: "pure functions"},
 	"internal/oneshot":   {why: "it bounds a program and does not know what it is for"},
 	"internal/printable": {why: "pure functions"},

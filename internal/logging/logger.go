@@ -33,6 +33,21 @@ func New(
 	return log, queue
 }
 
+// Notice returns a function that shows one line for people, which is no log line, in the order of the log: as it is,
+// behind the program's name, or as a log record where the log is JSON. A log whose level is above warning shows none.
+// log and lines are what [New] has returned for format.
+func Notice(format string, level zerolog.Level, log zerolog.Logger, lines io.Writer) func(line string) {
+	return func(line string) {
+		switch {
+		case level > zerolog.WarnLevel:
+		case format == "json":
+			Always(log).Msg(line)
+		default:
+			_, _ = io.WriteString(lines, "elasticrun: "+Line(line)+"\n") // the queue returns no error
+		}
+	}
+}
+
 // Always begins a log line that no --log-level hides. An event without a level passes every filter; the field shows
 // readers the level "info".
 func Always(log zerolog.Logger) *zerolog.Event {

@@ -107,7 +107,7 @@ func ended(rep report.Report, end Ending) report.Report {
 	rep.Ended = report.Time{Time: time.Now()}
 	rep.ExitCode, rep.Reason, rep.Error = end.Code, string(end.Reason), end.Problem
 	if end.Reason == "" {
-		rep.Reason = "success"
+		rep.Reason = report.ReasonSuccess
 	}
 	return rep
 }

@@ -1,6 +1,6 @@
-// Package seconds parses the times that people write in flags, variables, files and options.
+// Package seconds parses the times that people write in flags, variables, files and options, and formats times for them.
 //
-// Its function is pure.
+// Its functions are pure.
 package seconds
 
 import (
@@ -30,4 +30,34 @@ func Parse(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("must be at most %.0f seconds", Max)
 	}
 	return time.Duration(n * float64(time.Second)), nil
+}
+
+// Format formats a time for people, in at most two units and at most tenths of a second: 28ms, 1.5s, 30s, 3m12s, 5m,
+// 5h07m, 2d04h. It rounds to the nearest. What is shorter than a millisecond has microseconds.
+func Format(d time.Duration) string {
+	switch tenths, whole, minutes := d.Round(100*time.Millisecond), d.Round(time.Second), d.Round(time.Minute); {
+	case d < 0:
+		return "-" + Format(-max(d, -math.MaxInt64))
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d.Round(time.Millisecond) < time.Second:
+		return d.Round(time.Millisecond).String()
+	case tenths < time.Minute:
+		return tenths.String()
+	case whole < time.Hour:
+		return pair(whole, time.Minute, "m", time.Second, "s")
+	case minutes < 24*time.Hour:
+		return pair(minutes, time.Hour, "h", time.Minute, "m")
+	default:
+		return pair(d.Round(time.Hour), 24*time.Hour, "d", time.Hour, "h")
+	}
+}
+
+// pair formats d in two units. The second has two digits, and is left out if it is 0.
+func pair(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/big, bigName)
+	if rest := d % big / small; rest > 0 {
+		text += fmt.Sprintf("%02d%s", rest, smallName)
+	}
+	return text
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/announce"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/httpserver"
 	"github.com/elasticrun/elasticrun/internal/jobs"
@@ -29,7 +30,7 @@ type Telemetry struct {
 	observer *status.Observer
 	log      zerolog.Logger
 	last     events.Event       // the fields that all events of the launcher have
-	sinks    events.Sinks       // tracker, and those of file and console that there are
+	sinks    events.Sinks       // tracker, the announcer, and those of file and console that there are
 	file     *events.FileLog    // nil: there is no --event-log
 	console  *events.TorchLines // nil: torch's events are not printed
 	listener net.Listener       // nil: there is no --status-addr
@@ -68,7 +69,8 @@ func Open(
 			}
 		}
 	}
-	t.sinks = events.Sinks{&t.tracker}
+	notice := logging.Notice(cfg.LogFormat, cfg.LogLevel, log, lines)
+	t.sinks = events.Sinks{&t.tracker, announce.New(announced(cfg), notice)}
 	if t.file != nil {
 		t.sinks = append(t.sinks, t.file)
 	}
@@ -87,6 +89,20 @@ func Open(
 		Group: events.Group{Role: cfg.Role},
 	})
 	return t, nil
+}
+
+// announced returns what the launcher says of the job when it starts, as far as it is known before the first round.
+func announced(cfg *config.Config) announce.Start {
+	program, args := cfg.Command("python")
+	_, oneThread := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
+	s := announce.Start{
+		Name: agent.WorkerSpec{Entrypoint: program, Args: args}.DisplayName(), LocalWorkers: cfg.NprocPerNode,
+		OneThread: oneThread,
+	}
+	if cfg.RunID != config.NoRunID && (cfg.MaxNodes > 1 || cfg.Given("rdzv-id")) {
+		s.RunID = cfg.RunID
+	}
+	return s
 }
 
 // Job is how other commands of this machine find and close a job.

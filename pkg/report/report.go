@@ -22,6 +22,9 @@ const (
 	MaxSummary  = 300      // bytes of a summary in the last line of stderr and in the event log: its begin
 )
 
+// ReasonSuccess is the Reason of a launch that succeeded.
+const ReasonSuccess = "success"
+
 // Report is how one launch ended on one node. docs/report.md describes its JSON format.
 type Report struct {
 	Schema  int    `json:"schema"`
@@ -39,7 +42,7 @@ type Report struct {
 	Duration float64 `json:"duration"`
 	// ExitCode is the launcher's exit code, after --exit-code-map.
 	ExitCode int `json:"exit_code"`
-	// Reason is the reason= of the last line on stderr, or "success".
+	// Reason is the reason= of the last line on stderr, or ReasonSuccess.
 	Reason string `json:"reason"`
 	// Error is the launcher's own error; empty if a worker is the cause.
 	Error string `json:"error,omitempty"`

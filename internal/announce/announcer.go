@@ -1,0 +1,47 @@
+package announce
+
+import (
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// Announcer is an events.Sink that prints the two lines on node rank 0. Each is printed at most once.
+type Announcer struct {
+	job     Start
+	show    func(line string)
+	began   time.Time // when the launcher started
+	rounds  int       // that this node was in
+	isFirst bool      // this node has rank 0 in the newest round
+}
+
+// New returns an announcer that passes each line to show, without a newline. The round decides the numbers of nodes
+// and workers of job.
+func New(job Start, show func(line string)) *Announcer { return &Announcer{job: job, show: show} }
+
+// Emit implements events.Sink.
+func (a *Announcer) Emit(e events.Event) {
+	switch e.Kind {
+	case events.KindLauncherStarted:
+		a.began = e.Time
+	case events.KindRound:
+		a.rounds++
+		a.isFirst = e.NodeRank != nil && *e.NodeRank == 0
+		if a.isFirst && a.rounds == 1 {
+			a.job.Nodes, a.job.Workers = e.Nodes, e.WorldSize
+			a.show(a.job.String())
+		}
+	case events.KindEnd:
+		if a.isFirst && e.Reason == report.ReasonSuccess {
+			a.show(Success{Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e)}.String())
+		}
+	}
+}
+
+func restarts(e events.Event) int {
+	if e.Restarts == nil {
+		return 0
+	}
+	return *e.Restarts
+}

@@ -1,0 +1,53 @@
+package announce
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/plural"
+	"github.com/elasticrun/elasticrun/internal/seconds"
+)
+
+// Start is what the first line says: what runs, on how many nodes, with how many workers.
+type Start struct {
+	Name         string // of the script or program
+	Nodes        int
+	Workers      int // of all nodes
+	LocalWorkers int // of this node
+	RunID        string
+	OneThread    bool // the launcher has set OMP_NUM_THREADS to 1
+}
+
+// String returns the line, such as "train.py: 2 nodes, 8 workers (4 on this node), run id job7". A job of one node has
+// no number of nodes, and an empty run id is left out.
+func (s Start) String() string {
+	var parts []string
+	if s.Nodes > 1 {
+		parts = append(parts, plural.Of(s.Nodes, "node"))
+	}
+	workers := plural.Of(s.Workers, "worker")
+	if s.Workers != s.LocalWorkers {
+		workers += " (" + strconv.Itoa(s.LocalWorkers) + " on this node)"
+	}
+	parts = append(parts, workers)
+	if s.RunID != "" {
+		parts = append(parts, "run id "+s.RunID)
+	}
+	if s.OneThread {
+		parts = append(parts, "OMP_NUM_THREADS=1")
+	}
+	return s.Name + ": " + strings.Join(parts, ", ")
+}
+
+// Success is what the last line of a job says that has succeeded.
+type Success struct {
+	Name     string        // of the script or program
+	Took     time.Duration // since the launcher started
+	Restarts int           // that were charged
+}
+
+// String returns the line, such as "train.py succeeded in 3m12s, 0 restarts".
+func (s Success) String() string {
+	return s.Name + " succeeded in " + seconds.Format(s.Took) + ", " + plural.Of(s.Restarts, "restart")
+}

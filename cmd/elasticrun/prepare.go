@@ -106,6 +106,9 @@ func (l *launcher) job(p *plan) telemetry.Job {
 		pid = os.Getppid()
 	}
 	var endpoints []string
+	if l.cfg.Rendezvous.Local {
+		endpoints = []string{config.LocalEndpoint}
+	}
 	if l.cfg.MaxNodes > 1 {
 		for _, e := range l.cfg.Rendezvous.Endpoints {
 			endpoints = append(endpoints, e.String())

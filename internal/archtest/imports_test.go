@@ -77,6 +77,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/config",
 			"internal/launch",
+			"internal/userdir",
 			"pkg/coord",
 			"pkg/coord/etcd",
 			"pkg/procs/guard",
@@ -86,6 +87,10 @@ var rules = map[string]rule{
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it makes rendezvous handlers from the configuration, and does not know the agent that uses them",
+	},
+	"internal/userdir": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it finds a folder of this user, and does not know what is in it",
 	},
 	"internal/httpserver": {
 		theirs: []string{"github.com/rs/zerolog"},
@@ -256,7 +261,8 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/elastic": {
 		ours: []string{
-			"internal/boottime", "internal/tcplisten", "pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"internal/boottime", "internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore",
+			"pkg/rdzv",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",

@@ -82,13 +82,20 @@ func commandID(cfg *config.Config) string {
 }
 
 // New returns the handler of the backend that cfg names. It connects to nothing. A nil identity is one that no other
-// node may meet, for handlers that are not used.
+// node may meet, for handlers that are not used; then New makes nothing either.
 func New(ctx context.Context, cfg *config.Config, o Options, id *elastic.Identity) (rdzv.Handler, error) {
-	if id == nil {
+	used := id != nil
+	if !used {
 		id = &elastic.Identity{Host: "localhost", Name: "one"}
 	}
+	socket, err := localSocket(cfg, used)
+	if err != nil {
+		return nil, err
+	}
 	params := parameters(cfg.Rendezvous, cfg.RunID, cfg.MinNodes, cfg.MaxNodes)
-	handler, err := backends.New(ctx, params, options(cfg, o, id))
+	creation := options(cfg, o, id)
+	creation.Socket = socket
+	handler, err := backends.New(ctx, params, creation)
 	if err != nil {
 		return nil, &config.UsageError{Where: cfg.Where("rdzv-backend"), Problem: err.Error()}
 	}
@@ -146,9 +153,13 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	if e.Backend == rdzv.BackendEtcd {
 		e.StatusInterval = etcdStatusInterval
 	}
-	e.Session = (&exitNotices{
+	notices := &exitNotices{
 		runID: cfg.RunID, r: cfg.Rendezvous, version: o.Version, lifeline: o.Lifeline, log: o.Logger,
-	}).session
+	}
+	if access, ok := e.Access.(*elastic.C10d); ok {
+		notices.socket = access.Socket
+	}
+	e.Session = notices.session
 }
 
 // awaitGuard waits until the guard has reaped the workers of the last round, so that new ones may be started.

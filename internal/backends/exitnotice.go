@@ -13,6 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // exitNotice is what the guard needs to end the session of an agent that has died, after it has reaped the last process
@@ -21,6 +22,7 @@ import (
 type exitNotice struct {
 	// Of a store of elasticrun's own:
 	Addr    string `json:",omitempty"` // empty: the store is etcd
+	Socket  string `json:",omitempty"` // the store's Unix socket; empty: the store is at Addr
 	RunID   string `json:",omitempty"`
 	Version string `json:",omitempty"`
 	Secret  []byte `json:",omitempty"`
@@ -34,6 +36,7 @@ type exitNotice struct {
 // ends the session itself.
 type exitNotices struct {
 	runID    string
+	socket   string // the store's Unix socket; empty for none
 	r        config.Rendezvous
 	version  string
 	lifeline *guard.Lifeline
@@ -46,7 +49,8 @@ func (n *exitNotices) session(store coord.Store) {
 	switch s := store.(type) {
 	case *coord.Client:
 		notice = exitNotice{
-			Addr: s.Addr(), RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()), Token: s.Token(),
+			Addr: s.Addr(), Socket: n.socket, RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()),
+			Token: s.Token(),
 		}
 	case *etcd.Store:
 		options, err := etcdOptions(n.r, n.runID, zerolog.Nop())
@@ -113,7 +117,10 @@ func (n *exitNotice) send(ctx context.Context) error {
 		options.DialTimeout = ExitNoticeAttempt
 		return etcd.EndSession(ctx, options, n.Session)
 	}
-	return coord.EndSession(ctx, coord.DialOptions{
-		Addr: n.Addr, RunID: n.RunID, Version: n.Version, Secret: n.Secret, Timeout: ExitNoticeAttempt,
-	}, n.Token)
+	options := coord.DialOptions{Addr: n.Addr}
+	if n.Socket != "" {
+		options = elastic.LocalDialOptions(n.Socket)
+	}
+	options.RunID, options.Version, options.Secret, options.Timeout = n.RunID, n.Version, n.Secret, ExitNoticeAttempt
+	return coord.EndSession(ctx, options, n.Token)
 }

@@ -37,6 +37,7 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 		in.problem(bad)
 	}
 	c.Scheduler, c.Attempt, c.Deadline = facts.Name, facts.Attempt.Is, facts.Deadline.Is
+	in.checkOneMachine()
 	in.tasks()
 	in.launch(from.self)
 	in.nodes()

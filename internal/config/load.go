@@ -77,8 +77,21 @@ func thisProcess(args []string, counter Counter) (surroundings, error) {
 	}
 	return surroundings{
 		Counter: counter, newID: newRunID, env: os.LookupEnv, host: thisHost(),
-		self: append([]string{self}, args...), secret: readSecret,
+		self: append([]string{self}, args...), dir: workingDir(), secret: readSecret,
 	}, nil
+}
+
+// workingDir returns the working directory, without links: two shells may have come to it on different paths. It is
+// empty if the directory has been removed.
+func workingDir() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return real
+	}
+	return dir
 }
 
 // thisHost reads what identifies a scheduler. What cannot be read counts as missing.

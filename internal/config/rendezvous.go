@@ -14,8 +14,10 @@ type Rendezvous struct {
 	// the master address.
 	Endpoint string
 	// Endpoints is Endpoint, parsed, with the backend's default port if none was given: several with etcd, else one.
-	// It is nil for backends that this package does not know, and for etcd on one node without an endpoint.
+	// It is nil for backends that this package does not know, for etcd on one node without an endpoint, and if Local.
 	Endpoints []HostPort
+	// Local says that the nodes are agents of this user on this machine, and meet at a Unix socket: Endpoint is local.
+	Local bool
 	// Ports are the ports that the store of c10d may have on several nodes, first choice first. There is one if the
 	// port was given or is the backend's own. The first is the port of Endpoints.
 	Ports []int

@@ -34,6 +34,7 @@ type rendezvousFlags struct {
 	MasterPort               int    // -1: not given
 	NodeRankGiven            bool
 	LocalAddr                string
+	LocalRunID               string // the default run id of a local endpoint
 	OneMachine               bool   // all agents are known to be on this machine
 	NoEndpoint               string // the scheduler's explanation of a missing endpoint; see noEndpoint
 }
@@ -53,7 +54,8 @@ type rendezvousPoint struct {
 //	                      --master-addr and --master-port place the worker store
 //	static                the endpoint is the master address; unset, it is 127.0.0.1 and
 //	                      a free port on one node, else 29500
-//	no run id             a fresh one on one node, where no other node needs to know it, else "none"
+//	no run id             a fresh one on one node, where no other node needs to know it; that of the command
+//	                      with a local endpoint; else "none"
 func (in rendezvousFlags) rendezvousPoint(newID func() string) rendezvousPoint {
 	oneNode := in.MaxNodes == 1
 	if in.Standalone {
@@ -62,8 +64,11 @@ func (in rendezvousFlags) rendezvousPoint(newID func() string) rendezvousPoint {
 	out := rendezvousPoint{Backend: in.backend(), Endpoint: in.Endpoint, RunID: in.RunID}
 	if out.RunID == "" {
 		out.RunID = NoRunID
-		if oneNode {
+		switch {
+		case oneNode:
 			out.RunID = newID()
+		case in.isLocal():
+			out.RunID = in.LocalRunID
 		}
 	}
 	switch {
@@ -129,7 +134,9 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	v := &c.Rendezvous
 	in := readRendezvousFlags(r, c.MaxNodes)
 	in.Standalone, in.NoEndpoint, in.OneMachine = c.Standalone, facts.NoEndpoint, facts.OneMachine
+	in.LocalRunID = c.localRunID(from.dir)
 	items := value[[]rdzvconf.Item](r, "rdzv-conf")
+	checkLocal(r, in, items)
 	v.Secret = agentsSecret(r, from)
 	if v.LaunchRestarts = v.LaunchID != ""; !v.LaunchRestarts {
 		v.LaunchID = facts.LaunchID().Is
@@ -146,6 +153,8 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	switch {
 	case out.Backend == rdzv.BackendStatic:
 		v.Endpoints = []HostPort{{out.MasterAddr, out.MasterPort}}
+	case in.isLocal():
+		v.Local, v.Endpoints = true, nil
 	case out.Backend == rdzv.BackendC10d && in.MaxNodes > 1:
 		v.Ports = candidatePorts(r, endpoints[0].Port, facts.PortKey)
 		v.Endpoints[0].Port = v.Ports[0]

@@ -91,15 +91,16 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
+			Values: []string{LocalEndpoint},
 			Help: "Where the nodes meet, the same on all nodes. For c10d: the address of the store, port 29400 by " +
-				"default. For etcd: one or more members, separated by commas, port 2379 by default. Default: a free " +
+				"default, or local for several agents of yours on this machine, which need no port. For etcd: one or more members, separated by commas, port 2379 by default. Default: a free " +
 				"port on one node; on several nodes the scheduler's value, or MASTER_ADDR; with static the master " +
 				"address.",
 		},
 		{
 			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,
 			Help: "Run id of the job, the same on all nodes. Default: a random id on one node; on several nodes the " +
-				"scheduler's value, or \"none\", which etcd refuses.",
+				"scheduler's value, or \"none\", which etcd refuses; with --rdzv-endpoint=local one made of the command.",
 		},
 		{
 			Name: "launch-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, parse: as(parseLaunchID),

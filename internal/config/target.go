@@ -11,7 +11,8 @@ import (
 
 // Target is the job that a command asks for.
 type Target struct {
-	// Local says that there is no endpoint: the job runs on this machine. RunID is then empty if any job will do.
+	// Local says that there is no endpoint, or a local one: the job runs on this machine. RunID is then empty if any job
+	// will do.
 	Local bool
 	RunID string
 	// Inferred is set if the endpoint is only what the scheduler's job would use.
@@ -62,16 +63,18 @@ func (r *reader) readTarget(from surroundings) (c Target) {
 		r.fail("rdzv-id", "must not be empty: give the job's run id, which elasticrun ps lists")
 	}
 	c.inferJob(r, from)
-	if r.text("rdzv-endpoint") != "" {
+	local := r.text("rdzv-endpoint") == LocalEndpoint
+	if r.text("rdzv-endpoint") != "" && !local {
 		c.readJob(r, from)
 		return c
 	}
 	c.Local, c.RunID = true, r.text("rdzv-id")
+	c.Rendezvous.Local = local
 	if c.RunID != "" {
 		checkRunID(r, c.RunID)
 	}
 	for _, name := range remoteFlags() {
-		if r.settings[name].Source.Kind == FromFlag {
+		if r.settings[name].Source.Kind == FromFlag && !local {
 			r.fail(name, "needs --rdzv-endpoint; a job on this machine is found without")
 		}
 	}

@@ -40,6 +40,9 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 		Nodes: cfg.MaxNodes, Workers: cfg.NprocPerNode, Script: cfg.Script, Now: time.Now(),
 		Limits: ReadLimits(root), Memory: ReadMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
 	}
+	if cfg.Rendezvous.Local {
+		f.Nodes = 1 // all nodes are on this machine
+	}
 	for _, d := range []struct{ what, path string }{
 		{"log folder", cfg.LogDir}, {"temporary files", os.TempDir()}, {ShmName, "/dev/shm"},
 	} {
@@ -71,6 +74,8 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
 		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, version); err == nil {
 			f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
+		} else if errors.As(err, new(*config.UsageError)) { // the folder of a local endpoint cannot be used
+			f.Refusal, err = err, nil
 		}
 	})
 	reading.Wait()

@@ -11,7 +11,7 @@ import (
 
 // Facts is what Examine has read about a machine and a job.
 type Facts struct {
-	// Nodes is the job's maximum number of nodes, Workers the number of workers on this one.
+	// Nodes is the job's maximum number of machines, Workers the number of workers on this one.
 	Nodes, Workers int
 	// Interpreter is the Python that would run the script; nil with --no-python.
 	Interpreter *Program

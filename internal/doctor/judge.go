@@ -99,6 +99,9 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 	var checks []Check
 	for _, e := range at {
 		name := fmt.Sprintf("%s:%d", e.Host, e.Port)
+		if e.Socket != "" {
+			name = e.Socket
+		}
 		if e.Problem != "" {
 			checks = append(checks, Check{
 				"endpoint", Warn, e.Problem,
@@ -113,16 +116,20 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 		}
 	}
 	if refusal != nil {
-		checks = append(checks, Check{
-			"rendezvous", Fail, refusal.Error(),
-			"give each job its own endpoint, the same on all of its nodes",
-		})
+		c := Check{Name: "rendezvous", Status: Fail, Value: refusal.Error()}
+		if len(at) > 0 { // else the error says what to do
+			c.Advice = "give each job its own endpoint, the same on all of its nodes"
+		}
+		checks = append(checks, c)
 	}
 	return checks
 }
 
 func endpoint(name string, a preview.Address) Check {
-	c := Check{Name: "endpoint", Status: OK, Value: fmt.Sprintf("%s at %s: %s", name, a.Addr, a.Detail)}
+	if a.Addr.IsValid() {
+		name += " at " + a.Addr.String()
+	}
+	c := Check{Name: "endpoint", Status: OK, Value: name + ": " + a.Detail}
 	switch a.State {
 	case preview.StateThisRun, preview.StateAnyRun, preview.StateListens:
 	case preview.StateNobody:

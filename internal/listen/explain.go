@@ -26,6 +26,14 @@ func Explain(cfg *config.Config, err error) error {
 		where := settingOr(cfg, "rdzv-endpoint", cfg.Rendezvous.Endpoint)
 		return &config.UsageError{Where: where, Problem: describeTaken(taken)}
 	}
+	if elsewhere, ok := errors.AsType[*elastic.LocalHostError](err); ok {
+		return &config.UsageError{Where: settingOr(cfg, "rdzv-endpoint", config.LocalEndpoint), Problem: elsewhere.Error() +
+			"; XDG_RUNTIME_DIR and TMPDIR must be the same in all terminals, and the folder must not be emptied"}
+	}
+	if bad, ok := errors.AsType[*elastic.LocalSocketError](err); ok {
+		return &config.UsageError{Where: settingOr(cfg, "rdzv-endpoint", config.LocalEndpoint), Problem: bad.Error() +
+			"; set XDG_RUNTIME_DIR to a folder of your own in all terminals"}
+	}
 	var busy *rdzv.ListenError
 	if !errors.As(err, &busy) {
 		return err

@@ -98,6 +98,9 @@ func hosting(c *config.Config, endpoints []Endpoint) (who, why string) {
 			return HostsNo, "a store already listens there"
 		}
 	}
+	if c.Rendezvous.Local {
+		return HostsYes, "the first agent of this machine hosts the store"
+	}
 	may, err := mayHost(c, e)
 	switch {
 	case e.Problem != "":
@@ -166,7 +169,10 @@ func workerStore(c *config.Config) string {
 	case v.WorkerStorePorts != config.PortRange{}:
 		port = "port " + elastic.Ports(v.WorkerStorePorts).String()
 	}
-	if c.MaxNodes > 1 {
+	switch {
+	case v.Local:
+		return rdzv.StaticMasterAddr + ", " + port
+	case c.MaxNodes > 1:
 		return "on the node of rank 0, " + port
 	}
 	return fmt.Sprintf("%s, %s", v.MasterAddr, port)

@@ -58,7 +58,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		refusal = listen.PortsTaken(ctx, cfg)
 	}
 	if StoreFound(in.Endpoints) && refusal == nil {
-		in.Finished, refusal = checkFinished(ctx, cfg, version)
+		in.Finished, refusal = checkFinished(ctx, cfg, version, in.Endpoints[0].Socket)
 	}
 	plan, err = Assemble(in)
 	return plan, refusal, err
@@ -71,12 +71,22 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 	if cfg.MaxNodes == 1 {
 		return nil, nil
 	}
+	opts := coord.DialOptions{
+		Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: ProbeTimeout,
+	}
+	if r.Local {
+		socket, err := backends.LocalSocket(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return []Endpoint{probeSocket(ctx, socket, opts)}, nil
+	}
 	prober := Connect
 	if r.Backend != rdzv.BackendEtcd {
 		prober = func(ctx context.Context, addr string) (coord.ProbeResult, error) {
-			return coord.Probe(ctx, coord.DialOptions{
-				Addr: addr, Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: ProbeTimeout,
-			})
+			opts := opts
+			opts.Addr = addr
+			return coord.Probe(ctx, opts)
 		}
 	}
 	at := r.Endpoints
@@ -94,8 +104,8 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 }
 
 // checkFinished finds out whether a finished run has this run id, and what this launch would do then. It returns
-// nothing if the store does not answer in time.
-func checkFinished(ctx context.Context, cfg *config.Config, version string) (line string, refusal error) {
+// nothing if the store does not answer in time. socket is the store's Unix socket; empty for none.
+func checkFinished(ctx context.Context, cfg *config.Config, version, socket string) (line string, refusal error) {
 	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()
 	identity, err := elastic.PredictIdentity(cfg.Rendezvous.Hint)
@@ -103,13 +113,14 @@ func checkFinished(ctx context.Context, cfg *config.Config, version string) (lin
 		return "", nil
 	}
 	r := cfg.Rendezvous
-	ports := r.Ports
-	if len(ports) == 0 {
-		ports = []int{r.Endpoints[0].Port}
-	}
 	access := &elastic.C10d{
-		RunID: cfg.RunID, Version: version, Host: r.Endpoints[0].Host, Ports: ports,
-		Secret: []byte(r.Secret.Reveal()),
+		RunID: cfg.RunID, Version: version, Ports: r.Ports, Socket: socket, Secret: []byte(r.Secret.Reveal()),
+	}
+	if socket == "" {
+		access.Host = r.Endpoints[0].Host
+	}
+	if socket == "" && len(access.Ports) == 0 {
+		access.Ports = []int{r.Endpoints[0].Port}
 	}
 	store, err := access.OpenObserver(ctx, backends.VisitTTL)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
@@ -22,6 +23,8 @@ const ProbeTimeout = 2 * time.Second
 type Endpoint struct {
 	Host string `json:"host"`
 	Port int    `json:"port"`
+	// Socket is the Unix socket of a local endpoint, which has no port; else empty.
+	Socket string `json:"socket,omitempty"`
 	// Problem says why the host has no addresses; empty if it has some.
 	Problem   string    `json:"problem,omitempty"`
 	Addresses []Address `json:"addresses"`
@@ -116,6 +119,18 @@ func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Int
 	}
 	probes.Wait()
 	return e
+}
+
+// probeSocket finds out whether a store listens at a Unix socket.
+func probeSocket(ctx context.Context, socket string, opts coord.DialOptions) Endpoint {
+	at := elastic.LocalDialOptions(socket)
+	opts.Addr, opts.Conn = at.Addr, at.Conn
+	found, err := coord.Probe(ctx, opts)
+	a := classify(netip.Addr{}, true, found, err)
+	if errors.Is(err, syscall.ENOENT) {
+		a.State, a.Detail = StateNobody, "nobody listens there"
+	}
+	return Endpoint{Host: config.LocalEndpoint, Socket: socket, Addresses: []Address{a}}
 }
 
 // StoreFound reports whether one of the endpoints has a store that would admit this run's agents.

@@ -20,6 +20,9 @@ func Refusal(c *config.Config, endpoints []Endpoint) error {
 		return nil
 	}
 	e := endpoints[0]
+	if e.Socket != "" {
+		return refusedAtSocket(c, e)
+	}
 	may, err := mayHost(c, e)
 	if e.Problem != "" || err != nil {
 		return nil
@@ -40,6 +43,16 @@ func Refusal(c *config.Config, endpoints []Endpoint) error {
 			return &rdzv.ListenError{Addr: e.Host, Port: e.Port, Err: fmt.Errorf("%w; and %w", syscall.EADDRINUSE, err)}
 		}
 		return fmt.Errorf("join rendezvous %q: %w: %w", c.RunID, rdzv.ErrConnection, err)
+	}
+	return nil
+}
+
+// refusedAtSocket returns the error of a store at a Unix socket that does not admit this agent, or nil.
+func refusedAtSocket(c *config.Config, e Endpoint) error {
+	for _, a := range e.Addresses {
+		if errors.As(a.Err, new(*coord.RefusedError)) {
+			return fmt.Errorf("join rendezvous %q: %w: %w", c.RunID, rdzv.ErrConnection, a.Err)
+		}
 	}
 	return nil
 }

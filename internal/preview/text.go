@@ -110,6 +110,12 @@ func (p Plan) rendezvousLines() []string {
 		lines = append(lines, "finished     "+r.Finished)
 	}
 	for _, e := range r.Endpoints {
+		if e.Socket != "" {
+			for _, a := range e.Addresses {
+				lines = append(lines, fmt.Sprintf("at %s: %s: %s", e.Socket, a.State, a.Detail))
+			}
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("at %s, port %d:", e.Host, e.Port))
 		if e.Problem != "" {
 			lines = append(lines, "  "+e.Problem)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/config"
@@ -71,6 +72,9 @@ func findLocal(ctx context.Context, t config.Target, machine jobs.Folders) (job 
 		return LocalJob{}, false, nil
 	}
 	all := LocalJobs(ctx, machine, uid == 0)
+	if t.Rendezvous.Local {
+		all = slices.DeleteFunc(all, func(j LocalJob) bool { return j.Endpoint != config.LocalEndpoint })
+	}
 	if !t.Local {
 		if all = ofScheduler(all, *t.Inferred, uid); len(all) == 0 {
 			if t.Inferred.Note != "" {

@@ -114,6 +114,9 @@ func (o *Options) c10d(in input, out *elastic.Options) {
 	case access.SingleNode: // every client is on this node, so no name has to be looked up
 		out.Stores.Fixed = true
 		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr)
+	case in.Backend == rdzv.BackendC10d && o.Socket != "":
+		access.Socket = o.Socket
+		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr) // not Fixed: a container may have its own loopback
 	case in.Backend == rdzv.BackendStatic:
 		host := in.rank == 0
 		access.IsHost, out.Stores.Fixed, out.Stores.Shared = &host, true, true

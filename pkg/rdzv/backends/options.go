@@ -35,6 +35,9 @@ type Options struct {
 	WorkersHost bool
 	// Ports are the ports at which the store of c10d may be, first choice first. Nil means the endpoint's port.
 	Ports []int
+	// Socket is the path of a Unix socket at which agents of one user on one machine meet, in place of the endpoint. Its
+	// folder must belong to the user alone. It is for c10d; empty means none.
+	Socket string
 	// Identity distinguishes this node's agent from the others. The caller closes it after the handler's Shutdown. Nil
 	// means that the creator takes one if there are several nodes, which Shutdown releases.
 	Identity *elastic.Identity

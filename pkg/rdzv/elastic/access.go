@@ -27,9 +27,12 @@ type C10d struct {
 	// SingleNode is for jobs of one node: this process hosts the store, and nothing listens.
 	SingleNode bool
 	// Host is the endpoint's host. Ports are the ports at which the store may be, first choice first. There is at least
-	// one, unless SingleNode is set.
+	// one, unless SingleNode or Socket is set.
 	Host  string
 	Ports []int
+	// Socket is the path of a Unix socket at which the store is, in a folder of this user alone. If it is set, Host,
+	// Ports, IsHost, Hint and Connect have no effect: the first agent hosts the store.
+	Socket string
 	// IsHost says whether this agent hosts the store. Nil derives it from the endpoint.
 	IsHost *bool
 	// Hint is the rank that this node was given, or -1.
@@ -104,6 +107,7 @@ func permanent(err error) bool {
 func portsTaken(err error) bool {
 	var refused *coord.RefusedError
 	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachableError)) ||
+		errors.As(err, new(*LocalHostError)) ||
 		errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
 }
 
@@ -132,14 +136,17 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 
 // attempt connects to the store once. It hosts the store instead if this agent may, and nobody hosts it yet.
 func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
+	a.mu.Lock()
+	first := a.client == nil
+	a.mu.Unlock()
+	if a.Socket != "" {
+		return a.attemptLocal(ctx, first)
+	}
 	ports := a.candidates()
 	endpoint, err := Resolve(ctx, a.Host, ports[0])
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	first := a.client == nil
-	a.mu.Unlock()
 	if first && (a.IsHost == nil || *a.IsHost) {
 		ifaces, err := Interfaces()
 		if err != nil {

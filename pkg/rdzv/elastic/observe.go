@@ -44,6 +44,9 @@ func (s Snapshot) Complete() bool {
 
 // OpenObserver opens a session for [Observe] and [Close]. It uses the endpoint, the run id and the secret of a.
 func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store, error) {
+	if a.Socket != "" {
+		return (&C10d{Socket: a.Socket, Secret: a.Secret, TTL: ttl}).joinLocal(ctx)
+	}
 	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
 	if err != nil {
 		return nil, err

@@ -1,0 +1,52 @@
+package backends
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/userdir"
+)
+
+// LocalSocket returns the path of the socket at which the agents of a job on this machine meet, with
+// --rdzv-endpoint=local; else "". Its folder need not exist. The error is a *config.UsageError.
+func LocalSocket(cfg *config.Config) (string, error) { return localSocket(cfg, false) }
+
+// localSocket is LocalSocket, and makes the socket's folder if makes is set.
+func localSocket(cfg *config.Config, makes bool) (string, error) {
+	if !cfg.Rendezvous.Local {
+		return "", nil
+	}
+	dir := userdir.Find(os.LookupEnv)
+	ready := dir.Check
+	if makes {
+		ready = dir.Make
+	}
+	err := ready()
+	var socket string
+	if err == nil {
+		socket, err = dir.Socket(socketName(cfg.RunID))
+	}
+	if err != nil {
+		where := cfg.Where("rdzv-endpoint")
+		if dir.Source != "" {
+			where = dir.Source
+		}
+		return "", &config.UsageError{Where: where, Problem: err.Error()}
+	}
+	return socket, nil
+}
+
+// socketName returns the name of a run's socket. It is short, whatever the run id, and differs between machines that
+// share the folder by a network file system.
+func socketName(runID string) string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // only Linux has it
+	machine := strings.TrimSpace(string(boot))
+	if machine == "" {
+		machine, _ = os.Hostname()
+	}
+	sum := sha256.Sum256([]byte(machine + "\n" + runID))
+	return "run-" + hex.EncodeToString(sum[:8])
+}

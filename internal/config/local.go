@@ -1,0 +1,79 @@
+package config
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
+)
+
+// LocalEndpoint is the endpoint of agents of one user on one machine, who meet without a port.
+const LocalEndpoint = "local"
+
+// isLocal reports whether the agents of a job of several nodes meet without a port.
+func (in rendezvousFlags) isLocal() bool {
+	return in.Endpoint == LocalEndpoint && in.MaxNodes > 1 && !in.Standalone
+}
+
+// checkLocal refuses what contradicts a local endpoint: flags of other backends, and those that choose a host.
+func checkLocal(r *reader, in rendezvousFlags, items []rdzvconf.Item) {
+	const name = "rdzv-endpoint"
+	if host, _, hasPort := strings.Cut(in.Endpoint, ":"); hasPort && host == LocalEndpoint && !in.Standalone {
+		r.fail(name, "takes no port: write --rdzv-endpoint=local; for a host of that name give its address")
+	}
+	if !in.isLocal() {
+		return
+	}
+	endpoint := r.settings[name].Where()
+	if in.Backend != "" && in.Backend != rdzv.BackendC10d {
+		r.fail("rdzv-backend", "contradicts "+endpoint+", which needs the default backend, c10d: leave one of them out")
+	}
+	for _, other := range []struct{ flag, why string }{
+		{"node-rank", "whose agents agree on their ranks"},
+		{"master-addr", "whose workers meet at 127.0.0.1"},
+		{"master-port", "whose workers take a free port, or --worker-store-port"},
+		{"local-addr", "whose workers meet at 127.0.0.1"},
+	} {
+		if r.given(other.flag) {
+			r.fail(other.flag, "contradicts "+endpoint+", "+other.why+": leave one of them out")
+		}
+	}
+	if slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "is_host" && !item.Unshown }) {
+		r.fail("rdzv-conf", "is_host contradicts "+endpoint+", where the first agent hosts the rendezvous: leave one of them out")
+	}
+}
+
+// checkOneMachine refuses a local endpoint for agents that the scheduler has started on several machines.
+func (in *inference) checkOneMachine() {
+	const name = "rdzv-endpoint"
+	nodes := in.facts.Nodes
+	if in.text(name) == LocalEndpoint && in.high > 1 && nodes.Is > 1 && !in.facts.OneMachine && in.facts.Launch == nil {
+		in.fail(name, fmt.Sprintf("is for agents on one machine, but the scheduler has started them on %d (%s): "+
+			"name one node, or leave the endpoint out", nodes.Is, nodes.Source))
+	}
+}
+
+// maxScriptInRunID is how much of the script's name a run id shows, in bytes.
+const maxScriptInRunID = 32
+
+// localRunID returns the run id of agents that were given none and meet on one machine. It is the same for the same
+// command in the same folder, so that they need none. dir is the folder, without links.
+func (c *Config) localRunID(dir string) string {
+	program, args := c.Command("python")
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{dir, program}, args...), "\x00")))
+	visible := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {
+			return r
+		}
+		return '-'
+	}
+	name := strings.Map(visible, strings.TrimSuffix(filepath.Base(c.Script), ".py"))
+	name = cmp.Or(strings.Trim(name[:min(len(name), maxScriptInRunID)], ".-"), "job")
+	return name + "-" + hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,11 @@
+// Package userdir finds the folder in which this user's processes of one machine meet, and tells which user is at the
+// other end of a Unix socket.
+//
+//	Find     where the folder is: XDG_RUNTIME_DIR, else /run/user/UID, else the temporary folder   (userdir.go)
+//	Check    refuses a folder that another user made or can change                                (userdir.go)
+//	Make     makes the folder, and checks it                                                       (userdir.go)
+//	PeerUID  the user at the other end of a connection                                             (peer_*.go)
+//
+// Errors are clauses that follow [Dir].Source, the setting that chose the folder. The package keeps no state. Its
+// functions may be called from any goroutine.
+package userdir

@@ -136,7 +136,10 @@ var rules = map[string]rule{
 		why:    "elasticrun's own log does not know what is logged",
 	},
 	"internal/records": {
-		ours:   []string{"internal/caller", "internal/config", "internal/interpreter", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
+		ours: []string{
+			"internal/caller", "internal/config", "internal/interpreter", "internal/lookpath", "internal/printable",
+			"pkg/agent", "pkg/evidence", "pkg/failure", "pkg/report", "pkg/workerlog",
+		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the files that a launch leaves describe its end and do not decide it",
 	},

@@ -83,8 +83,10 @@ func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host),
 		cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started = report.Time{Time: r.started}
+	j := jobOf(r.cfg, os.LookupEnv)
+	rep.Interpreter, rep.Script = j.python, j.script
 	if root := rep.RootCause; root != nil && root.Host == rep.Host && rep.Note == "" {
-		rep.Note = hint(r.cfg, root, os.LookupEnv)
+		rep.Note = j.hint(root)
 	}
 	rep = ended(rep, end)
 	if _, err := os.Stat(rep.LogDir); err != nil { // no output was written to it

@@ -183,7 +183,7 @@ func (pm *postmortem) caseOf(x procs.Exit, e workerEvidence) evidence.Case {
 	if e.kernel != nil {
 		c.Shown = append(c.Shown, e.kernel.Log.XidsOf(x.PID, !x.Stopped)...)
 		if !x.Stopped {
-			c.OOM = e.kernel.OOM(c, x.PID, pm.processes.PIDs())
+			c.OOM, c.NoOOM = e.kernel.OOM(c, x.PID, pm.processes.PIDs()), e.kernel.ExcludesOOM()
 		}
 	}
 	return c
@@ -223,7 +223,7 @@ func failureText(x procs.Exit, summary string, e workerEvidence) string {
 	case x.Signal != 0:
 		parts = append(parts, fmt.Sprintf("Signal %d (%s) received by PID %d", int(x.Signal), procs.SignalName(x.Signal),
 			x.PID))
-		if summary != x.String() {
+		if strings.TrimSuffix(summary, evidence.NotOOM) != x.String() {
 			parts = append(parts, summary)
 		}
 	}

@@ -237,6 +237,16 @@ func TestKernelIsAsked(t *testing.T) {
 	}
 }
 
+// SIGKILL that the OOM killer has certainly not sent.
+func TestNotTheOOMKiller(t *testing.T) {
+	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Signal: syscall.SIGKILL}))
+	calm := evidence.Memory{Path: "/cg", Whole: true}
+	b.agent.opts.Kernel = &fakeKernel{memory: []evidence.Memory{calm, calm}}
+	if got := b.run(t).Failures[0].Summary; got != "killed by signal 9 (SIGKILL), not by the kernel's OOM killer" {
+		t.Errorf("summary %q", got)
+	}
+}
+
 // What a worker logged before a stop without a failure is kept.
 func TestStoppedWithoutFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,10 +19,10 @@ type groupKills struct {
 	Limit int64 // its own, in bytes; 0 for none
 }
 
-// killsBelow returns the cgroups below dir in which the OOM killer has killed processes. The counts in the events file
-// of a cgroup exclude the cgroups below it.
-func killsBelow(root fs.FS, dir, events, limit string) map[string]groupKills {
-	found := map[string]groupKills{}
+// killsBelow returns the cgroups below dir in which the OOM killer has killed processes, and whether dir has any below.
+// The counts in the events file of a cgroup exclude the cgroups below it.
+func killsBelow(root fs.FS, dir, events, limit string) (found map[string]groupKills, some bool) {
+	found = map[string]groupKills{}
 	read := 0
 	var walk func(dir string)
 	walk = func(dir string) {
@@ -44,9 +44,9 @@ func killsBelow(root fs.FS, dir, events, limit string) map[string]groupKills {
 	}
 	walk(dir)
 	if len(found) == 0 {
-		return nil
+		found = nil
 	}
-	return found
+	return found, read > 0
 }
 
 // limitOf returns a cgroup's own limit in bytes; 0 for none.

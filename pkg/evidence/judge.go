@@ -47,6 +47,8 @@ type Case struct {
 	PeersLost time.Time
 	// OOM says that the OOM killer killed it; nil if it did not, or if the worker was stopped, because then nobody knows.
 	OOM *failure.Finding
+	// NoOOM says that the OOM killer has certainly not killed it.
+	NoOOM bool
 }
 
 // Judge weighs the evidence and returns it, strongest first. A worker without findings is not to blame. For a worker
@@ -188,6 +190,9 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 		}
 	case signal == syscall.SIGKILL:
 		f.Kind = failure.Killed
+		if c.NoOOM && c.OOM == nil {
+			f.Text += NotOOM
+		}
 	case signal != 0:
 		f.Kind = failure.Signaled
 	case peer && !own:

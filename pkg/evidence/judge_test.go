@@ -372,6 +372,16 @@ func TestJudgeTexts(t *testing.T) {
 		"train.py: error: unrecognized arguments: --lr": {
 			Code: 2, Text: "exited with code 2", Last: []string{"usage: train.py", "train.py: error: unrecognized arguments: --lr"},
 		},
+		"killed by signal 9 (SIGKILL), not by the kernel's OOM killer": {
+			Signal: syscall.SIGKILL, Text: "killed by signal 9 (SIGKILL)", NoOOM: true,
+		},
+		"exited with code 137 (a shell's code for signal 9), not by the kernel's OOM killer": {
+			Code: 137, Text: "exited with code 137", NoOOM: true,
+		},
+		"killed by the OOM killer": {
+			Signal: syscall.SIGKILL, Text: "killed by signal 9 (SIGKILL)", NoOOM: true, // the log knows more
+			OOM: new(finding(failure.OOMKilled, at(1), "killed by the OOM killer")),
+		},
 		"panic: boom": {
 			Code: 2, Text: "exited with code 2", Last: []string{"exit status 2"},
 			Shown: []failure.Finding{{Kind: failure.Fatal, Text: "panic: boom"}},

@@ -20,14 +20,25 @@ import (
 type Memory struct {
 	Path  string // of the cgroup in the file system; empty if unknown
 	Kills int64  // processes in it that the OOM killer has killed so far
+	Whole bool   // Kills counts the cgroups below it, too, or there are none
 	Limit int64  // the tightest limit of the cgroup and those above, in bytes; 0 for none
 	Owner string // the cgroup that has the limit
 	// Below are the cgroups below it in which the OOM killer has killed processes that Kills does not count.
 	Below map[string]groupKills
+	// Machine counts all processes of the machine that the OOM killer has killed since boot; nil if unknown.
+	Machine *int64
 }
 
 // ReadMemory reads the memory cgroup of this process in the file system of the machine, as os.DirFS("/").
 func ReadMemory(root fs.FS) Memory {
+	m := readGroup(root)
+	if n := counter(cgroup.Read(root, "/proc", "vmstat"), "oom_kill"); n >= 0 {
+		m.Machine = &n
+	}
+	return m
+}
+
+func readGroup(root fs.FS) Memory {
 	groups := cgroup.Find(root, "memory")
 	if len(groups) == 0 {
 		return Memory{}
@@ -39,12 +50,14 @@ func ReadMemory(root fs.FS) Memory {
 	if group.V2 {
 		events, limit, own = "memory.events", "memory.max", slices.Contains(group.Options, "memory_localevents")
 	}
-	m := Memory{Path: group.Dir, Kills: counter(cgroup.Read(root, group.Dir, events), "oom_kill")}
+	m := Memory{Path: group.Dir, Whole: !own, Kills: counter(cgroup.Read(root, group.Dir, events), "oom_kill")}
 	if m.Kills < 0 {
 		return Memory{}
 	}
 	if own {
-		m.Below = killsBelow(root, group.Dir, events, limit)
+		var some bool
+		m.Below, some = killsBelow(root, group.Dir, events, limit)
+		m.Whole = !some
 	}
 	for dir := range group.Dirs() {
 		if n := limitOf(root, dir, limit); n > 0 && (m.Limit == 0 || n < m.Limit) {
@@ -82,6 +95,19 @@ func (r KernelReport) OOM(c Case, pid int, pids map[int]int) *failure.Finding {
 	return r.childOOM(c, pids)
 }
 
+// NotOOM ends the text of a worker that SIGKILL ended and that the OOM killer has certainly not killed.
+const NotOOM = ", not by the kernel's OOM killer"
+
+// ExcludesOOM reports whether the OOM killer has certainly killed no process of the workers: a count that includes them
+// has not changed. The kernel counts before it sends SIGKILL.
+func (r KernelReport) ExcludesOOM() bool {
+	if before, after := r.Before.Machine, r.After.Machine; before != nil && after != nil && *before == *after {
+		return true
+	}
+	killed, _, counted := r.kills()
+	return counted && killed <= 0 && r.Before.Whole && r.After.Whole
+}
+
 // kills returns how many processes the OOM killer has killed, and the cgroup that lost most of them. It cannot count
 // them if the workers' cgroup is unknown.
 func (r KernelReport) kills() (killed int64, where Memory, counted bool) {
@@ -110,7 +136,7 @@ func (r KernelReport) workerOOM(pid int, at time.Time) *failure.Finding {
 		return nil
 	}
 	return new(finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which killed ",
-		fmt.Sprintf("%d processes in cgroup %s meanwhile", killed, where.Path), limit)))
+		fmt.Sprintf("%d in cgroup %s meanwhile", killed, where.Path), limit)))
 }
 
 // killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown

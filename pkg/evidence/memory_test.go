@@ -34,7 +34,7 @@ func TestReadMemory(t *testing.T) {
 			"sys/fs/cgroup/memory/job/a/memory.limit_in_bytes": "9223372036854771712\n",
 			"sys/fs/cgroup/memory/job/memory.limit_in_bytes":   "67108864\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":       "9223372036854771712\n",
-		}, Memory{Path: "/sys/fs/cgroup/memory/job/a", Kills: 3, Limit: 64 << 20, Owner: "/sys/fs/cgroup/memory/job"}},
+		}, Memory{Path: "/sys/fs/cgroup/memory/job/a", Kills: 3, Whole: true, Limit: 64 << 20, Owner: "/sys/fs/cgroup/memory/job"}},
 		{"version 1, cgroups below", map[string]string{
 			"proc/self/cgroup": "4:memory:/job\n", "proc/self/mountinfo": v1,
 			"sys/fs/cgroup/memory/job/memory.oom_control":        "oom_kill 3\n",
@@ -51,7 +51,7 @@ func TestReadMemory(t *testing.T) {
 		{"version 2 counts those below, too", map[string]string{
 			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2,
 			"sys/fs/cgroup/a/memory.events": "oom_kill 2\n", "sys/fs/cgroup/a/b/memory.events": "oom_kill 2\n",
-		}, Memory{Path: "/sys/fs/cgroup/a", Kills: 2}},
+		}, Memory{Path: "/sys/fs/cgroup/a", Kills: 2, Whole: true}},
 		{"version 2 that counts a cgroup's own alone", map[string]string{
 			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": strings.Replace(v2, "cgroup2 rw",
 				"cgroup2 rw,memory_localevents", 1),
@@ -66,16 +66,17 @@ func TestReadMemory(t *testing.T) {
 			"sys/fs/cgroup/job.slice/a/memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n",
 			"sys/fs/cgroup/job.slice/a/memory.max":    "1048576\n",
 			"sys/fs/cgroup/job.slice/memory.max":      "max\n",
-		}, Memory{Path: "/sys/fs/cgroup/job.slice/a", Kills: 2, Limit: 1 << 20, Owner: "/sys/fs/cgroup/job.slice/a"}},
+		}, Memory{Path: "/sys/fs/cgroup/job.slice/a", Kills: 2, Whole: true, Limit: 1 << 20, Owner: "/sys/fs/cgroup/job.slice/a"}},
 		{"version 2, a container's mount", map[string]string{
 			"proc/self/cgroup": "0::/docker/abc\n", "proc/self/mountinfo": strings.Replace(v2, " / ", " /docker/abc ", 1),
 			"sys/fs/cgroup/memory.events": "oom_kill 0\n",
-		}, Memory{Path: "/sys/fs/cgroup"}},
+		}, Memory{Path: "/sys/fs/cgroup", Whole: true}},
 		{
 			"version 2 without the controller",
 			map[string]string{"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2},
 			Memory{},
 		},
+		{"the machine's count", map[string]string{"proc/vmstat": "nr_free_pages 1\noom_kill 4\n"}, Memory{Machine: new(int64(4))}},
 		{"nothing", nil, Memory{}},
 		{"rubbish", map[string]string{"proc/self/cgroup": "x\n::\n", "proc/self/mountinfo": "\n - \n1 2 - 3\n"}, Memory{}},
 	} {
@@ -129,11 +130,11 @@ func TestOOM(t *testing.T) {
 		},
 		{
 			"the counter alone", before, after, nil, false,
-			"probably killed by the OOM killer, which killed 1 processes in cgroup /cg meanwhile; memory limit 64 MiB of /cg",
+			"probably killed by the OOM killer, which killed 1 in cgroup /cg meanwhile; memory limit 64 MiB of /cg",
 		},
 		{
 			"the counter of a cgroup below", before, below, nil, false,
-			"probably killed by the OOM killer, which killed 1 processes in cgroup /cg/worker meanwhile; memory limit 1.0 MiB of /cg/worker",
+			"probably killed by the OOM killer, which killed 1 in cgroup /cg/worker meanwhile; memory limit 1.0 MiB of /cg/worker",
 		},
 		{
 			"the log, and the counter of a cgroup below", before, below,
@@ -157,6 +158,32 @@ func TestOOM(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestExcludesOOM(t *testing.T) {
+	group := func(kills int64, whole bool) Memory { return Memory{Path: "/cg", Kills: kills, Whole: whole} }
+	machine := func(m Memory, kills int64) Memory {
+		m.Machine = &kills
+		return m
+	}
+	for _, tt := range []struct {
+		name          string
+		before, after Memory
+		want          bool
+	}{
+		{"nothing is known", Memory{}, Memory{}, false},
+		{"nobody on the machine", machine(Memory{}, 3), machine(Memory{}, 3), true},
+		{"somebody on the machine", machine(Memory{}, 3), machine(Memory{}, 4), false},
+		{"somebody in another cgroup", machine(group(1, true), 3), machine(group(1, true), 4), true},
+		{"somebody in the cgroup", machine(group(1, true), 3), machine(group(2, true), 4), false},
+		{"nobody in the cgroup", group(1, true), group(1, true), true},
+		{"perhaps somebody in a cgroup below that has gone", group(1, false), group(1, false), false},
+		{"the count began in the meantime", Memory{}, machine(group(1, true), 3), false},
+	} {
+		if got := (KernelReport{Before: tt.before, After: tt.after}).ExcludesOOM(); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
 

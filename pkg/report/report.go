@@ -32,7 +32,11 @@ type Report struct {
 	RunID   string `json:"run_id"`
 	// Name is the script or program. It heads the text report.
 	Name string `json:"name"`
-	Host string `json:"host"`
+	// Script is the absolute path of the script or program, or -m and the module. Interpreter is the Python that ran it.
+	// Each is empty if there is none.
+	Script      string `json:"script,omitempty"`
+	Interpreter string `json:"interpreter,omitempty"`
+	Host        string `json:"host"`
 	// NodeRank and Round belong to the last round that included this node; nil if there was none.
 	NodeRank *int `json:"node_rank"`
 	Round    *int `json:"round"`
@@ -171,7 +175,7 @@ func IndentedJSON(v any) ([]byte, error) {
 func (r *Report) bound() {
 	r.Schema = Schema
 	r.Duration = math.Round(r.Ended.Sub(r.Started.Time).Seconds()*1000) / 1000 // milliseconds, like times
-	r.Error = Head(r.Error, MaxLine)
+	r.Error, r.Note = Head(r.Error, MaxLine), Head(r.Note, MaxLine)
 	r.RoundCount = max(r.RoundCount, len(r.Rounds))
 	r.WarningCount = max(r.WarningCount, len(r.Warnings))
 	r.Rounds = append([]Round{}, r.Rounds[max(0, len(r.Rounds)-MaxRounds):]...)

@@ -29,8 +29,8 @@ func example() Report {
 	const logs = "/logs/job7_x2k9q0ab"
 	killed := Failure{
 		Host: "node0", Rank: 3, LocalRank: 3, PID: 4103, Time: at(61_500), ExitCode: 137, PythonCode: -9, Signal: "SIGKILL",
-		Kind: "killed", Summary: "killed by signal 9 (SIGKILL)",
-		Findings: []Finding{{"killed", at(61_500), "killed by signal 9 (SIGKILL)"}},
+		Kind: "killed", Summary: "killed by signal 9 (SIGKILL), not by the kernel's OOM killer",
+		Findings: []Finding{{"killed", at(61_500), "killed by signal 9 (SIGKILL), not by the kernel's OOM killer"}},
 		LogFile:  logs + "/attempt_0/3/stderr.log", Text: "Signal 9 (SIGKILL) received by PID 4103",
 	}
 	root := Failure{
@@ -50,7 +50,8 @@ func example() Report {
 		CoreDumped: true, Kind: "peer_lost", Summary: "NCCL watchdog: a peer is gone",
 	}
 	return Report{
-		Version: "1.0.0", RunID: "job7", Name: "train.py", Host: "node0", NodeRank: &nodeRank, Round: &round,
+		Version: "1.0.0", RunID: "job7", Name: "train.py", Script: "/home/u/train.py", Interpreter: "/home/u/.venv/bin/python",
+		Host: "node0", NodeRank: &nodeRank, Round: &round,
 		Started: at(0), Ended: at(97_123), ExitCode: 1, Reason: "worker_failed", Restarts: 1,
 		Rounds: []Round{
 			{
@@ -119,7 +120,7 @@ func TestJSONOfNothing(t *testing.T) {
 func TestBounds(t *testing.T) {
 	long := strings.Repeat("\xff<é\n", 1<<17)
 	f := Failure{Text: long, Summary: long, Message: long, ErrorFileProblem: long, Findings: []Finding{{Text: long}}}
-	r := Report{RootCause: &f, Error: long}
+	r := Report{RootCause: &f, Error: long, Note: long}
 	for range 1000 {
 		r.Rounds = append(r.Rounds, Round{Why: "why"})
 		r.Warnings = append(r.Warnings, Warning{Text: "text"})

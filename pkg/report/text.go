@@ -67,9 +67,15 @@ func (r Report) others() string {
 	return strings.Join(entries, "\n")
 }
 
-// places lists the files with more information.
+// places lists the files of the job and those with more information.
 func (r Report) places() string {
 	var lines []string
+	if r.Script != "" && r.Script != r.Name {
+		lines = append(lines, "script    : "+r.Script)
+	}
+	if r.Interpreter != "" {
+		lines = append(lines, "python    : "+r.Interpreter)
+	}
 	if r.LogDir != "" {
 		lines = append(lines, "logs      : "+r.LogDir)
 	}

@@ -1,0 +1,101 @@
+package records
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// maxPath is how much of a list of folders a hint shows, in bytes.
+const maxPath = 300
+
+// lineHint returns the next step after an error that names its cause, or "".
+func (j job) lineHint(summary string) string {
+	for _, h := range [...]struct {
+		pattern string
+		advice  func(j job, found []string) string
+	}{
+		{`([^\s:']+\.so[\w.]*): cannot open shared object file`, job.libraryHint},
+		{`Torch not compiled with CUDA enabled`, fixed("this torch was built without CUDA: install a build with CUDA")},
+		{`No CUDA GPUs are available`, job.noGPUHint},
+		{
+			`Found no NVIDIA driver on your system`,
+			fixed("check with nvidia-smi; a container needs --gpus all (Docker) or --nv (Apptainer)"),
+		},
+		{
+			`NVIDIA driver on your system is too old|CUDA driver version is insufficient`,
+			fixed("update NVIDIA's driver, or install a torch that was built for an older CUDA"),
+		},
+		{
+			`CUDA error: invalid device ordinal`,
+			fixed("use the GPU with the number LOCAL_RANK; --nproc-per-node gpu starts one worker for each GPU"),
+		},
+		{
+			`no kernel image is available for execution on the device`,
+			fixed("this torch was not built for this GPU: install a build that supports it"),
+		},
+		{`(?i)EADDRINUSE|address already in use`, func(_ job, _ []string) string { return portHint(summary) }},
+		{
+			`</torch_.*No space left on device|/dev/shm.*No space left on device|No space left on device.*/dev/shm`,
+			fixed("/dev/shm is full: make it larger (docker run --shm-size), or use fewer DataLoader workers"),
+		},
+		{`No space left on device(?:: '([^']+)')?`, job.fullHint},
+		{`Permission denied: '([^']+)'`, job.permissionHint},
+	} {
+		if found := regexp.MustCompile(h.pattern).FindStringSubmatch(summary); found != nil {
+			return h.advice(j, found)
+		}
+	}
+	return ""
+}
+
+// fixed returns advice that does not depend on the error's details.
+func fixed(text string) func(job, []string) string {
+	return func(job, []string) string { return text }
+}
+
+// libraryHint is for a shared library that the loader has not found.
+func (j job) libraryHint(found []string) string {
+	where := "LD_LIBRARY_PATH is not set"
+	if path := j.get("LD_LIBRARY_PATH"); path != "" {
+		where = "LD_LIBRARY_PATH is " + report.Head(path, maxPath)
+	}
+	return fmt.Sprintf("install the package that has %s, or add its folder to LD_LIBRARY_PATH (%s)", found[1], where)
+}
+
+// noGPUHint is for a worker of a torch with CUDA that sees no GPU.
+func (j job) noGPUHint([]string) string {
+	if hidden, set := j.env("CUDA_VISIBLE_DEVICES"); set && (strings.TrimSpace(hidden) == "" || hidden == "-1") {
+		return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q hides every GPU: unset it", hidden)
+	}
+	return "check with nvidia-smi -L and CUDA_VISIBLE_DEVICES; a container needs --gpus all (Docker) or --nv (Apptainer)"
+}
+
+// portHint is for a worker that wants a port which another program has.
+func portHint(summary string) string {
+	port := regexp.MustCompile(`port[:= ]+(\d+)|[\d\]]:(\d+)`).FindStringSubmatch(summary)
+	if port == nil {
+		return "ss -ltnp lists the programs that have ports"
+	}
+	return fmt.Sprintf("ss -ltnp 'sport = :%s' names the program that has the port", port[1]+port[2])
+}
+
+// fullHint is for a file system that is full.
+func (j job) fullHint(found []string) string {
+	if found[1] == "" {
+		return "make room: df and df -i show which file system is full"
+	}
+	dir := printable.ShellWord(filepath.Dir(j.abs(found[1])))
+	return fmt.Sprintf("make room: df %s and df -i %s show what is full", dir, dir)
+}
+
+// permissionHint is for a file that the worker may not use.
+func (j job) permissionHint(found []string) string {
+	return fmt.Sprintf("namei -l %s shows which folder or file refuses user %d", printable.ShellWord(j.abs(found[1])),
+		os.Geteuid())
+}

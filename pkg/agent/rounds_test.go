@@ -35,8 +35,8 @@ func TestFailureIsReportedFirst(t *testing.T) {
 	sent.Age = 0
 	wantFailure := rdzv.Failure{
 		Failure: failure.Failure{
-			Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Kind: failure.Exited,
-			Summary: "exited with code 7; its last line on stderr: ValueError: boom",
+			Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Kind: failure.Exception,
+			Summary: "ValueError: boom",
 			Text:    "last lines of stderr:\n  ValueError: boom",
 		},
 		Grade: failure.GradeOwnFault,

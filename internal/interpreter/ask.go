@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,7 +79,23 @@ func Ask(ctx context.Context, path string, q Question) (Answer, error) {
 	if last := errs.LastLine(); err != nil && last != "" {
 		err = fmt.Errorf("%w (%s)", err, last)
 	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok { // it was not started
+		err = e.Err
+		if first := shebang(path); first != "" && errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("its first line names %s: %w; make the environment again", first, err)
+		}
+	}
 	return answer, err
+}
+
+// shebang returns the program that the first line of a script names, or "".
+func shebang(path string) string {
+	line, isScript := strings.CutPrefix(firstBytes(path, 256), "#!")
+	line, _, _ = strings.Cut(line, "\n")
+	if words := strings.Fields(line); isScript && len(words) > 0 {
+		return words[0]
+	}
+	return ""
 }
 
 // askEnvironment returns the environment with which Python searches no module in the working directory, and changes no

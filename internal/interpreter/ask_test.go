@@ -120,7 +120,13 @@ func TestAskAnotherProgram(t *testing.T) {
 	if err != nil || got.Python != "" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err = Ask(t.Context(), "/bin/false", Question{Limit: time.Minute}); errorText(err) != "exit status 1" {
-		t.Error(err)
+	gone := filepath.Join(tree(t, map[string]string{"bin/python": "#!/nowhere/bin/python -E\n"}), "bin/python")
+	for path, want := range map[string]string{
+		"/bin/false": "exit status 1", "/nowhere/python": "no such file or directory",
+		gone: "its first line names /nowhere/bin/python: no such file or directory; make the environment again",
+	} {
+		if _, err := Ask(t.Context(), path, Question{Limit: time.Minute}); errorText(err) != want {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
 	}
 }

@@ -1,12 +1,22 @@
 package interpreter
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/lookpath"
+)
+
+// Where Find found an interpreter.
+const (
+	SourceVariable   = "PYTHON_EXEC"
+	SourceProgram    = "elasticrun's virtual environment"
+	SourceVirtualEnv = "VIRTUAL_ENV"
+	SourcePath       = "PATH"
 )
 
 // Find returns the absolute path of the interpreter that runs the training script. torchrun is a Python program and
@@ -19,16 +29,16 @@ import (
 //   - python3 on PATH
 //   - python on PATH
 //
-// source says which of these it is. An empty variable counts as unset. env has the signature of [os.LookupEnv]. The
+// source says which of these it is; it is one of the Source constants. An empty variable counts as unset. env has the signature of [os.LookupEnv]. The
 // error is one line that lists what was tried.
 func Find(env func(string) (string, bool)) (path, source string, err error) {
 	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
 		path, err = chosenPython(env, chosen)
-		return path, "PYTHON_EXEC", err
+		return path, SourceVariable, err
 	}
 	if own, err := os.Executable(); err == nil {
 		if found, ok := besideProgram(own); ok {
-			return found, "elasticrun's virtual environment", nil
+			return found, SourceProgram, nil
 		}
 	}
 	var tried []string
@@ -36,14 +46,14 @@ func Find(env func(string) (string, bool)) (path, source string, err error) {
 		candidate := filepath.Join(venv, "bin", "python")
 		found, err := lookpath.Executable(candidate)
 		if err == nil {
-			return found, "VIRTUAL_ENV", nil
+			return found, SourceVirtualEnv, nil
 		}
-		tried = append(tried, fmt.Sprintf("%s (%v)", candidate, err))
+		tried = append(tried, fmt.Sprintf("%s (%v)", candidate, whyNot(candidate, err)))
 	}
 	for _, name := range []string{"python3", "python"} {
 		found, err := lookpath.Program(env, name)
 		if err == nil {
-			return found, "PATH", nil
+			return found, SourcePath, nil
 		}
 		tried = append(tried, name)
 	}
@@ -80,7 +90,15 @@ func chosenPython(env func(string) (string, bool), chosen string) (string, error
 	}
 	found, err := lookpath.Executable(chosen)
 	if err != nil {
-		return "", fmt.Errorf("use PYTHON_EXEC=%s: not an executable file: %w", chosen, err)
+		return "", fmt.Errorf("use PYTHON_EXEC=%s: not an executable file: %w", chosen, whyNot(chosen, err))
 	}
 	return found, nil
+}
+
+// whyNot says more about an interpreter that cannot be executed because of err, if more is known.
+func whyNot(path string, err error) error {
+	if target, linkErr := os.Readlink(path); linkErr == nil && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("it is a link to %s: %w; make the environment again", target, err)
+	}
+	return err
 }

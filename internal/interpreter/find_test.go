@@ -53,6 +53,9 @@ func TestFind(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "both/python3"), filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("/nowhere/python3.11", filepath.Join(dir, "dangling")); err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(dir)
 
 	// In want, err and env @ stands for dir.
@@ -97,6 +100,12 @@ func TestFind(t *testing.T) {
 			name: "PYTHON_EXEC missing",
 			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/none"},
 			err:  "use PYTHON_EXEC=@/none: not an executable file: no such file or directory",
+		},
+		{
+			name: "PYTHON_EXEC in an environment whose base is gone",
+			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/dangling"},
+			err: "use PYTHON_EXEC=@/dangling: not an executable file: it is a link to /nowhere/python3.11: " +
+				"no such file or directory; make the environment again",
 		},
 		{
 			name: "PYTHON_EXEC not executable",

@@ -246,7 +246,7 @@ func TestFindModule(t *testing.T) {
 	}
 	in := Installation{Folders: folders[1:], Certain: true}
 	for module, want := range map[string]Presence{
-		"pkg": Absent, "run": Present, "run.nosuch": Absent, "pkg.sub": Present, "space.b": Present, "mod": Present,
+		"pkg": Unknown, "run": Present, "run.nosuch": Unknown, "nosuch": Absent, "nosuch.sub": Absent, "pkg.sub": Present, "space.b": Present, "mod": Present,
 	} {
 		if got := in.Runs(module, folders[0]); got != want {
 			t.Errorf("-m %s is %v, want %v", module, got, want)

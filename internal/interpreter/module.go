@@ -25,32 +25,26 @@ func (p Presence) String() string {
 
 // Has reports whether the interpreter can import the module, by files alone. module is a name such as torch or
 // torch.distributed. A module that is compiled into the interpreter itself, such as sys, counts as absent.
-func (in Installation) Has(module string) Presence {
-	found := FindModule(in.Folders, module)
-	switch {
-	case found != "":
-		return Present
-	case in.Certain:
-		return Absent
-	default:
-		return Unknown
-	}
-}
+func (in Installation) Has(module string) Presence { return in.has(in.Folders, module) }
 
 // Runs reports whether python -m can run the module: a package needs a module __main__. first is the folder that the
 // interpreter searches before its own, which is the working directory.
 func (in Installation) Runs(module, first string) Presence {
 	folders := append([]string{first}, in.Folders...)
-	found := FindModule(folders, module)
-	if isDir(found) {
-		found = FindModule(folders, module+".__main__")
+	if isDir(FindModule(folders, module)) {
+		module += ".__main__"
 	}
+	return in.has(folders, module)
+}
+
+func (in Installation) has(folders []string, module string) Presence {
+	top, _, dotted := strings.Cut(module, ".")
 	switch {
-	case found != "":
+	case FindModule(folders, module) != "":
 		return Present
-	case in.Certain:
+	case in.Certain && (!dotted || FindModule(folders, top) == ""):
 		return Absent
-	default:
+	default: // the code of a package can add modules to it
 		return Unknown
 	}
 }

@@ -15,7 +15,7 @@ func runDoctor(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f, err := doctor.Examine(context.Background(), cfg, version)
+	f, err := doctor.Examine(context.Background(), cfg, doctor.Options{Version: version, Torch: true})
 	if err != nil {
 		return err
 	}

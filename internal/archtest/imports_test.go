@@ -97,8 +97,9 @@ var rules = map[string]rule{
 		why:    "it limits HTTP clients, and does not know what it serves",
 	},
 	"internal/interpreter": {
-		ours: []string{"internal/lookpath", "internal/oneshot", "internal/printable"},
-		why:  "it reads and asks interpreters, and does not know who will use one",
+		ours:   []string{"internal/lookpath", "internal/oneshot", "internal/printable"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it reads and asks interpreters, and does not know who will use one",
 	},
 	"internal/jobs": {
 		theirs: []string{"golang.org/x/sys"},

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/preview"
@@ -33,8 +32,16 @@ func NewReport(f Facts, version string) Report {
 	return Report{Version: version, Host: f.HostName.Host, Checks: Judge(f)}
 }
 
+// Options configure [Examine].
+type Options struct {
+	// Version is elasticrun's.
+	Version string
+	// Torch says that the interpreter imports torch, which takes seconds.
+	Torch bool
+}
+
 // Examine reads the facts of this machine that matter for a job. Slow readers run concurrently.
-func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, error) {
+func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, error) {
 	root := os.DirFS("/")
 	f := Facts{
 		Nodes: cfg.MaxNodes, Workers: cfg.NprocPerNode, Script: cfg.Script, Now: time.Now(),
@@ -60,9 +67,15 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 	}
 	var reading sync.WaitGroup
 	if !cfg.NoPython {
-		reading.Go(func() { p := readPython(ctx); f.Interpreter = &p })
+		reading.Go(func() {
+			p := ReadPython(ctx, cfg, opts.Torch)
+			f.Python = &p
+			if cfg.Module {
+				f.Module = ReadModule(cfg, p)
+			}
+		})
 		if cfg.Script != "" {
-			f.ScriptErr = launch.CheckScript(cfg)
+			f.ScriptErr, f.ScriptDoubt = launch.CheckScript(cfg), launch.ScriptDoubt(cfg)
 		}
 	} else if cfg.Script != "" {
 		f.ScriptErr = checkProgram(cfg.Script)
@@ -72,7 +85,7 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 	var err error
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
-		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, version); err == nil {
+		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, opts.Version); err == nil {
 			f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
 		} else if errors.As(err, new(*config.UsageError)) { // the folder of a local endpoint cannot be used
 			f.Refusal, err = err, nil
@@ -88,13 +101,4 @@ func checkProgram(name string) error {
 		return fmt.Errorf("program %q: %w", name, err)
 	}
 	return nil
-}
-
-// readPython finds the interpreter and starts it.
-func readPython(ctx context.Context) Program {
-	path, _, err := interpreter.Find(os.LookupEnv)
-	if err != nil {
-		return Program{Path: "python", Err: err}
-	}
-	return ReadProgram(ctx, path, "-c", "pass")
 }

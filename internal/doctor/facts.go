@@ -13,11 +13,14 @@ import (
 type Facts struct {
 	// Nodes is the job's maximum number of machines, Workers the number of workers on this one.
 	Nodes, Workers int
-	// Interpreter is the Python that would run the script; nil with --no-python.
-	Interpreter *Program
-	// Script is the script or program; it may be empty. ScriptErr says why it cannot be run.
-	Script    string
-	ScriptErr error
+	// Python is the interpreter that would run the script; nil with --no-python.
+	Python *Python
+	// Script is the script, program or module; it may be empty. ScriptErr says why it cannot be run. ScriptDoubt warns
+	// that the command line probably runs it in the wrong way. Module is about the module with -m, if it is known.
+	Script      string
+	ScriptErr   error
+	ScriptDoubt string
+	Module      *Module
 	// PortErr says why none of this node's given ports can be used; nil if one can, or if none were given.
 	PortErr error
 	// HostName is this machine's name and its addresses.
@@ -31,13 +34,6 @@ type Facts struct {
 	Limits    Limits
 	Memory    Memory
 	Now       time.Time
-}
-
-// Program is a program that was started as a test.
-type Program struct {
-	Path string
-	Took time.Duration
-	Err  error // nil: it exited with 0
 }
 
 // Name is a host name and what it resolves to.

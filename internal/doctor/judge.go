@@ -21,11 +21,11 @@ const (
 // Judge returns the checks that follow from the facts.
 func Judge(f Facts) []Check {
 	var checks []Check
-	if f.Interpreter != nil {
-		checks = append(checks, starting(*f.Interpreter))
+	if f.Python != nil {
+		checks = append(checks, python(*f.Python, f.GPUs)...)
 	}
 	if f.Script != "" {
-		checks = append(checks, script(f.Script, f.ScriptErr))
+		checks = append(checks, script(f))
 	}
 	checks = append(checks, ports(f.PortErr), hostName(f.HostName, f.Nodes))
 	checks = append(checks, endpoints(f.Endpoints, f.Refusal)...)
@@ -37,28 +37,16 @@ func Judge(f Facts) []Check {
 	return append(append(checks, limits(f.Limits, f.Workers)...), memory(f.Memory, f.Workers))
 }
 
-// slowStart is longer than any interpreter on a local disk takes to start.
-const slowStart = 5 * time.Second
-
-func starting(p Program) Check {
-	c := Check{Name: "interpreter", Status: OK, Value: fmt.Sprintf("%s starts and ends in %v", p.Path,
-		p.Took.Round(time.Millisecond))}
+func script(f Facts) Check {
 	switch {
-	case p.Err != nil:
-		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
-		c.Advice = "repair it, or set PYTHON_EXEC to another one"
-	case p.Took > slowStart:
-		c.Status = Warn
-		c.Advice = "every worker takes this long: if the interpreter is on a slow file server, move it to a local disk"
+	case f.ScriptErr != nil:
+		return Check{"script", Fail, f.ScriptErr.Error(), "put it at the same path on every node"}
+	case f.Module != nil:
+		return module(f.Script, *f.Module)
+	case f.ScriptDoubt != "":
+		return Check{Name: "script", Status: Warn, Value: f.ScriptDoubt}
 	}
-	return c
-}
-
-func script(name string, err error) Check {
-	if err != nil {
-		return Check{"script", Fail, err.Error(), "put it at the same path on every node"}
-	}
-	return Check{Name: "script", Status: OK, Value: name + " can be read"}
+	return Check{Name: "script", Status: OK, Value: f.Script + " can be read"}
 }
 
 func ports(err error) Check {

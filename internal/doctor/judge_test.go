@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/preview"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
@@ -20,9 +21,11 @@ func fit() Facts {
 	own := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
 	return Facts{
 		Nodes: 2, Workers: 8, Now: time.Unix(1e6, 0),
-		Interpreter: &Program{Path: "/bin/python3", Took: 20 * time.Millisecond},
-		Script:      "train.py",
-		HostName:    Name{Host: "node1", Addrs: own, Local: own},
+		Python: &Python{Path: "/bin/python3", Source: "PATH", Answer: interpreter.Answer{
+			Python: "3.11.2", Executable: "/bin/python3", Took: 20 * time.Millisecond,
+		}},
+		Script:   "train.py",
+		HostName: Name{Host: "node1", Addrs: own, Local: own},
 		Endpoints: []preview.Endpoint{{Host: "node1", Port: 29400, Addresses: []preview.Address{
 			{Addr: own[0], Local: true, State: preview.StateThisRun, Store: &preview.StoreInfo{
 				RoundTrip:   0.001,
@@ -45,6 +48,14 @@ func fit() Facts {
 	}
 }
 
+func withTorch(t interpreter.Torch) func(f *Facts) {
+	return func(f *Facts) { f.Python.AskedTorch, f.Python.Answer.Torch = true, &t }
+}
+
+func withModule(runs, exists interpreter.Presence) func(f *Facts) {
+	return func(f *Facts) { f.Module = &Module{Runs: runs, Exists: exists} }
+}
+
 // TestJudge changes one fact of a fit machine, and checks which check notices it.
 func TestJudge(t *testing.T) {
 	t.Parallel()
@@ -60,12 +71,61 @@ func TestJudge(t *testing.T) {
 		value  string // in the check's value
 	}{
 		{name: "nothing", change: func(*Facts) {}},
-		{name: "no python", change: func(f *Facts) { f.Interpreter = nil }},
+		{name: "--no-python", change: func(f *Facts) { f.Python = nil }},
 		{
-			"python that does not start", func(f *Facts) { f.Interpreter.Err = errors.New("exit status 1") }, "interpreter",
-			Fail, "python3 -c pass: exit status 1",
+			"python that does not start", func(f *Facts) { f.Python.Err = errors.New("exit status 1") }, "interpreter",
+			Fail, "/bin/python3 (from PATH): exit status 1",
 		},
-		{"python that takes long", func(f *Facts) { f.Interpreter.Took = 6 * time.Second }, "interpreter", Warn, "in 6s"},
+		{"python that takes long", func(f *Facts) { f.Python.Answer.Took = 6 * time.Second }, "interpreter", Warn, "in 6s"},
+		{
+			"no python", func(f *Facts) { *f.Python = Python{Err: errors.New("find a python interpreter: none")} }, "interpreter",
+			Fail, "find a python interpreter: none",
+		},
+		{
+			"not a python", func(f *Facts) { f.Python.Answer = interpreter.Answer{} }, "interpreter", Warn,
+			"does not answer as Python does",
+		},
+		{"an environment that is not used", func(f *Facts) {
+			f.Python.Unused = &interpreter.UnusedEnvironment{Variable: "CONDA_PREFIX", Root: "/c"}
+		}, "environment", Warn, "CONDA_PREFIX=/c is active, but the run uses /bin/python3"},
+		{"an environment that is broken", func(f *Facts) {
+			f.Python.Unused = &interpreter.UnusedEnvironment{Variable: "VIRTUAL_ENV", Root: "/v/", Err: errors.New("gone")}
+		}, "environment", Warn, "/v/bin/python: gone"},
+		{"no torch", withTorch(interpreter.Torch{Missing: true}), "torch", Warn, "none in /bin/python3"},
+		{
+			"torch that cannot be imported", withTorch(interpreter.Torch{Problem: "ImportError: no libcudart"}), "torch", Warn,
+			"import torch: ImportError: no libcudart",
+		},
+		{"torch that crashes", func(f *Facts) {
+			f.Python.AskedTorch, f.Python.Err = true, errors.New("signal: segmentation fault")
+		}, "torch", Warn, "import torch: signal: segmentation fault"},
+		{
+			"torch without CUDA", withTorch(interpreter.Torch{Version: "2.9.0", Device: "CPUs"}), "torch", Warn,
+			"2.9.0 for CPUs, starts and is imported in 20ms",
+		},
+		{name: "torch with CUDA", change: withTorch(interpreter.Torch{Version: "2.9.0", Device: "CUDA 12.8"})},
+		{name: "torch without CUDA where there is no GPU", change: func(f *Facts) {
+			withTorch(interpreter.Torch{Version: "2.9.0", Device: "CPUs"})(f)
+			f.GPUs = GPUs{}
+		}},
+		{"torch that takes long", func(f *Facts) {
+			withTorch(interpreter.Torch{Version: "2.9.0", Device: "CUDA 12.8"})(f)
+			f.Python.Answer.Took = 40 * time.Second
+		}, "torch", Warn, "in 40s"},
+		{"a shell script", func(f *Facts) { f.ScriptDoubt = "a shell script" }, "script", Warn, "a shell script"},
+		{name: "a module", change: withModule(interpreter.Present, interpreter.Present)},
+		{
+			"a module that is not there", withModule(interpreter.Absent, interpreter.Absent), "script", Fail,
+			"module train.py is not in",
+		},
+		{
+			"a module that a hook may have", withModule(interpreter.Unknown, interpreter.Unknown), "script", Warn,
+			"module train.py is not in",
+		},
+		{
+			"a package without a program", withModule(interpreter.Unknown, interpreter.Present), "script", Warn,
+			"a package without __main__.py",
+		},
 		{"no script", func(f *Facts) { f.ScriptErr = errors.New("not there") }, "script", Fail, "not there"},
 		{"port taken", func(f *Facts) { f.PortErr = errors.New("port 1 is held") }, "ports", Fail, "port 1 is held"},
 		{

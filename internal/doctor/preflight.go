@@ -18,7 +18,7 @@ import (
 // returns an *agent.UnfitError.
 func Preflight(ctx context.Context, cfg *config.Config, version string, log zerolog.Logger) error {
 	if cfg.Preflight {
-		f, err := Examine(ctx, cfg, version)
+		f, err := Examine(ctx, cfg, Options{Version: version})
 		switch {
 		case ctx.Err() != nil: // it may have caused err
 			return context.Cause(ctx)

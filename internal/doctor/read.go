@@ -22,18 +22,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// startBound bounds starting and ending an interpreter, nameBound a name lookup.
-const (
-	startBound = 30 * time.Second
-	nameBound  = 2 * time.Second
-)
-
-// ReadProgram runs a program with arguments that make it exit at once.
-func ReadProgram(ctx context.Context, path string, args ...string) Program {
-	began := time.Now()
-	_, err := Output(ctx, startBound, os.Environ(), path, args...)
-	return Program{Path: path, Took: time.Since(began), Err: err}
-}
+// nameBound bounds a name lookup.
+const nameBound = 2 * time.Second
 
 // Output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends,
 // it kills the program's process group. Children that outlive a program that exited by itself are left alone.

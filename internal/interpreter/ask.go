@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/elasticrun/elasticrun/internal/oneshot"
 )
 
@@ -31,6 +33,9 @@ type Answer struct {
 	Executable string
 	// Python is the version; empty if the program did not answer as Python does.
 	Python string
+	// SameFiles says that it sees the files that this process sees. It is false for a script that starts Python in a
+	// container; then Folders is empty.
+	SameFiles bool
 	// Folders is where it finds modules. Certain says that a module which is not in Folders cannot be imported.
 	Folders []string
 	Certain bool
@@ -129,14 +134,17 @@ func parseAnswer(out string) (a Answer) {
 	for _, part := range strings.Split(out, answerMark)[1:] {
 		part, _, _ = strings.Cut(part, "\x00\n")
 		switch f := strings.Split(part, "\x00"); {
-		case f[0] == "python" && len(f) >= 4:
-			a.Python, a.Executable, a.Certain = f[1], f[2], f[3] == "certain"
-			for _, dir := range f[4:] {
+		case f[0] == "python" && len(f) >= 6:
+			a.Python, a.Executable = f[1], f[2]
+			if a.SameFiles = identity(f[4]) == f[5]; !a.SameFiles {
+				continue
+			}
+			for _, dir := range f[6:] {
 				if isDir(dir) {
 					a.Folders = append(a.Folders, dir)
 				}
 			}
-			a.Certain = a.Certain && !slices.ContainsFunc(f[4:], isFile)
+			a.Certain = f[3] == "certain" && !slices.ContainsFunc(f[6:], isFile)
 		case f[0] == "torch" && len(f) == 3:
 			a.Torch = &Torch{Version: f[1], Device: f[2]}
 		case f[0] == "missing":
@@ -146,6 +154,15 @@ func parseAnswer(out string) (a Answer) {
 		}
 	}
 	return a
+}
+
+// identity returns the device and the inode of a file, as ask.py does; "" if there is no file.
+func identity(file string) string {
+	var st unix.Stat_t
+	if unix.Stat(file, &st) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
 // Installation returns the answer in the form of [Inspect].

@@ -25,8 +25,18 @@ def error(e):
     return type(e).__name__ + (": " + lines[0].strip() if lines else "")
 
 
+def library():
+    """The standard library as a file: its path and its identity, which show whether the reader sees the same files."""
+    file = getattr(os, "__file__", "")
+    try:
+        status = os.stat(file)
+    except OSError:
+        return ["", ""]
+    return [file, "%d:%d" % (status.st_dev, status.st_ino)]
+
+
 answer("python", ".".join([str(n) for n in sys.version_info[:3]]), sys.executable or "",
-       "certain" if folders_tell_all() else "", *sys.path)
+       "certain" if folders_tell_all() else "", *(library() + sys.path))
 
 if sys.argv[1:] == ["torch"]:
     try:

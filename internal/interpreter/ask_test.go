@@ -55,7 +55,7 @@ func TestAsk(t *testing.T) {
 		if diff := cmp.Diff(&Torch{Version: "2.9.0", Device: "CUDA 12.8"}, got.Torch); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", python, diff)
 		}
-		if !strings.HasPrefix(got.Python, "3.") || got.Folders[0] != filepath.Join(root, "src") || got.Executable == "" {
+		if !strings.HasPrefix(got.Python, "3.") || got.Folders[0] != filepath.Join(root, "src") || got.Executable == "" || !got.SameFiles || !got.Certain {
 			t.Errorf("%s: %+v", python, got)
 		}
 		if executed, err := os.ReadFile(mark); err == nil {
@@ -110,6 +110,32 @@ func TestAskProblems(t *testing.T) {
 				t.Errorf("torch (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// An interpreter that sees other files, such as one in a container, tells nothing about the files here.
+func TestParseAnswer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(tree(t, map[string]string{"os.py": ""}), "os.py")
+	says := func(file, id string) string {
+		return "noise\n" + answerMark + "python\x003.12.1\x00/bin/python\x00certain\x00" + file + "\x00" + id + "\x00" + dir + "\x00\n" +
+			"more noise\n" + answerMark + "torch\x002.9.0\x00CPUs\x00\n"
+	}
+	torch := &Torch{Version: "2.9.0", Device: "CPUs"}
+	for out, want := range map[string]Answer{
+		says(file, identity(file)): {
+			Python: "3.12.1", Executable: "/bin/python", SameFiles: true, Folders: []string{dir}, Certain: true, Torch: torch,
+		},
+		says(file, "1:2"):                    {Python: "3.12.1", Executable: "/bin/python", Torch: torch},
+		says("/nowhere/os.py", "1:2"):        {Python: "3.12.1", Executable: "/bin/python", Torch: torch},
+		"noise":                              {},
+		answerMark + "python\x00":             {},
+		answerMark + "problem\x00E: x\x00\nx": {Torch: &Torch{Problem: "E: x"}},
+	} {
+		if diff := cmp.Diff(want, parseAnswer(out)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", out, diff)
+		}
 	}
 }
 

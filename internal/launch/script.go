@@ -81,8 +81,8 @@ func scriptsIn(dir string) []string {
 	return scripts
 }
 
-// scriptDoubt returns a warning about a script that the command line probably runs in the wrong way, or "".
-func scriptDoubt(cfg *config.Config) string {
+// ScriptDoubt returns a warning about a script that the command line probably runs in the wrong way, or "".
+func ScriptDoubt(cfg *config.Config) string {
 	where := fmt.Sprintf("script %q", cfg.Script)
 	switch {
 	case cfg.Module || cfg.Script == "-":

@@ -27,7 +27,7 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 			return agent.WorkerSpec{}, err
 		}
 	}
-	if doubt := scriptDoubt(cfg); doubt != "" {
+	if doubt := ScriptDoubt(cfg); doubt != "" {
 		cfg.Warnings = append(cfg.Warnings, doubt)
 	}
 	xpus, err := virtualDevices(cfg)

@@ -39,7 +39,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		if err != nil {
 			return plan, nil, err
 		}
-		in.Interpreter = &Interpreter{Path: path, Source: source}
+		in.Interpreter = inspect(path, source)
 	}
 	if _, err = backends.New(ctx, cfg, backends.Options{Logger: zerolog.Nop()}, nil); err != nil {
 		return plan, nil, err
@@ -62,6 +62,14 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 	}
 	plan, err = Assemble(in)
 	return plan, refusal, err
+}
+
+// inspect describes an interpreter by its files; it is not started.
+func inspect(path, source string) *Interpreter {
+	in := interpreter.Inspect(path, os.LookupEnv)
+	return &Interpreter{
+		Path: path, Source: source, PythonVersion: in.Python, Torch: in.Has("torch").String(), TorchVersion: in.Version("torch"),
+	}
 }
 
 // ProbeEndpoints finds out what listens at each candidate endpoint of the rendezvous. A job of one node has none.

@@ -82,8 +82,13 @@ type Rendezvous struct {
 // Interpreter is the Python that runs the script.
 type Interpreter struct {
 	Path string `json:"path"`
-	// Source is the variable that names it, or PATH.
+	// Source is where it was found: the variable that names it, elasticrun's virtual environment, or PATH.
 	Source string `json:"source"`
+	// PythonVersion is as much of its version as its files tell; empty if unknown.
+	PythonVersion string `json:"python_version,omitempty"`
+	// Torch says whether its files have torch: present, absent or unknown. TorchVersion is from the files too.
+	Torch        string `json:"torch"`
+	TorchVersion string `json:"torch_version,omitempty"`
 }
 
 // Logs is where log files would be written.

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
@@ -150,6 +151,22 @@ func (p Plan) logLines() []string {
 	return []string{p.Logs.Folder}
 }
 
+func (i Interpreter) text() string {
+	text := fmt.Sprintf("%s (from %s)", i.Path, i.Source)
+	if i.PythonVersion != "" {
+		text += ", Python " + i.PythonVersion
+	}
+	switch {
+	case i.TorchVersion != "":
+		text += ", torch " + i.TorchVersion
+	case i.Torch == interpreter.Present.String():
+		text += ", torch"
+	case i.Torch == interpreter.Absent.String():
+		text += ", no torch"
+	}
+	return text
+}
+
 // workerLines describes first what all workers share, and then the rest of each worker.
 func (p Plan) workerLines() []string {
 	if len(p.Workers) == 0 {
@@ -157,7 +174,7 @@ func (p Plan) workerLines() []string {
 	}
 	var lines []string
 	if p.Interpreter != nil {
-		lines = append(lines, fmt.Sprintf("interpreter  %s (from %s)", p.Interpreter.Path, p.Interpreter.Source))
+		lines = append(lines, "interpreter  "+p.Interpreter.text())
 	}
 	first := p.Workers[0]
 	same := func(of func(Worker) string) bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 )
 
-// slowStart is longer than any interpreter on a local disk takes to start, slowImport longer than torch takes there to be
-// imported.
+// slowStart is longer than any interpreter on a local disk takes to start, slowImport longer than the import of torch
+// takes there.
 const (
 	slowStart  = 5 * time.Second
 	slowImport = 30 * time.Second

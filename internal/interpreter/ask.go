@@ -59,8 +59,9 @@ type Torch struct {
 //go:embed ask.py
 var question string
 
-// Ask starts the interpreter at path and returns what it said. err is one line that says why it did not end with 0; then
-// the answer has what it said before. The interpreter and everything that it started are gone when Ask returns.
+// Ask starts the interpreter at path and returns what it said. err is one line that says why it did not end with 0;
+// then the answer has what it said before. When Ask returns, everything that the interpreter started has ended or was
+// killed.
 //
 // Nothing of a folder that the user did not name is executed: modules are not searched in the working directory, beside
 // the script, or where an empty entry of PYTHONPATH would mean one of them.

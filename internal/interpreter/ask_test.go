@@ -127,9 +127,9 @@ func TestParseAnswer(t *testing.T) {
 		says(file, identity(file)): {
 			Python: "3.12.1", Executable: "/bin/python", SameFiles: true, Folders: []string{dir}, Certain: true, Torch: torch,
 		},
-		says(file, "1:2"):                    {Python: "3.12.1", Executable: "/bin/python", Torch: torch},
-		says("/nowhere/os.py", "1:2"):        {Python: "3.12.1", Executable: "/bin/python", Torch: torch},
-		"noise":                              {},
+		says(file, "1:2"):                     {Python: "3.12.1", Executable: "/bin/python", Torch: torch},
+		says("/nowhere/os.py", "1:2"):         {Python: "3.12.1", Executable: "/bin/python", Torch: torch},
+		"noise":                               {},
 		answerMark + "python\x00":             {},
 		answerMark + "problem\x00E: x\x00\nx": {Torch: &Torch{Problem: "E: x"}},
 	} {

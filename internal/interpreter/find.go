@@ -29,8 +29,8 @@ const (
 //   - python3 on PATH
 //   - python on PATH
 //
-// source says which of these it is; it is one of the Source constants. An empty variable counts as unset. env has the signature of [os.LookupEnv]. The
-// error is one line that lists what was tried.
+// source says which of these it is; it is one of the Source constants. An empty variable counts as unset. env has the
+// signature of [os.LookupEnv]. The error is one line that lists what was tried.
 func Find(env func(string) (string, bool)) (path, source string, err error) {
 	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
 		path, err = chosenPython(env, chosen)

@@ -29,8 +29,8 @@ type Installation struct {
 // Inspect reads the files of the interpreter at path, an absolute path.
 func Inspect(path string, env func(string) (string, bool)) Installation {
 	in := Installation{Path: path}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil || isScript(real) {
+	program, err := filepath.EvalSymlinks(path)
+	if err != nil || isScript(program) {
 		return in
 	}
 	in.Certain = true
@@ -45,7 +45,7 @@ func Inspect(path string, env func(string) (string, bool)) Installation {
 			in.Environment, in.Conda = prefix, true
 		}
 	}
-	prefix, minor := findPrefix(real, cfg)
+	prefix, minor := findPrefix(program, cfg)
 	if minor == "" {
 		in.Certain = false
 		return in
@@ -139,14 +139,14 @@ var (
 )
 
 // findPrefix returns the root of the installation that holds the standard library, and its version, such as "3.11" or
-// "3.13t". real is the interpreter without links: in a virtual environment that is the one it was made from, or a copy.
-func findPrefix(real string, cfg venvConfig) (prefix, minor string) {
-	starts := []string{filepath.Dir(real)}
+// "3.13t". program is the interpreter without links: in a virtual environment that is the one it was made from, or a copy.
+func findPrefix(program string, cfg venvConfig) (prefix, minor string) {
+	starts := []string{filepath.Dir(program)}
 	if cfg.home != "" {
 		starts = append(starts, cfg.home)
 	}
 	var named string
-	if found := minorVersion.FindStringSubmatch(filepath.Base(real)); found != nil {
+	if found := minorVersion.FindStringSubmatch(filepath.Base(program)); found != nil {
 		named = found[1]
 	}
 	for _, dir := range starts {

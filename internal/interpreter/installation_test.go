@@ -1,6 +1,7 @@
 package interpreter
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,9 +51,7 @@ func base(more map[string]string) map[string]string {
 		"env/lib/python3.11/site-packages/torch/__init__.py": "",
 		"env/lib/python3.11/site-packages/torch-2.9.0.dist-info/METADATA": "Metadata-Version: 2.4\nName: torch\nVersion: 2.9.0+cu128\n\nVersion: 7\n",
 	}
-	for name, content := range more {
-		files[name] = content
-	}
+	maps.Copy(files, more)
 	return files
 }
 
@@ -209,7 +208,7 @@ func TestInspectReal(t *testing.T) {
 		}
 		in := Inspect(path, env)
 		var missing []string
-		for _, folder := range strings.Fields(list) {
+		for folder := range strings.FieldsSeq(list) {
 			if isDir(folder) && !slices.Contains(in.Folders, folder) {
 				missing = append(missing, folder)
 			}

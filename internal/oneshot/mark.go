@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 )
 
 // newMark returns a variable that no other process has.
@@ -23,20 +22,22 @@ func killLeft(group int, mark string) {
 		}
 		return
 	}
-	// A process may start another one during the search, so only a search that finds none is the last one.
-	for began := time.Now(); killMarked([]byte(mark)) && time.Since(began) < killGrace; {
-		time.Sleep(time.Millisecond) // a process that was killed has its environment until it is gone
+	// A process may start another one during a search, so only a search that finds no other is the last one. One that was
+	// killed starts none.
+	for killed := map[int]bool{}; killMarked([]byte(mark), killed); {
 	}
 }
 
-// killMarked reports whether it has killed a process.
-func killMarked(mark []byte) (killed bool) {
+// killMarked adds the pids of the processes that it kills, and reports whether it has added one.
+func killMarked(mark []byte, killed map[int]bool) (more bool) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
 	for _, file := range files {
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		killed = killIfMarked(pid, file, mark) || killed
+		if killIfMarked(pid, file, mark) && !killed[pid] {
+			killed[pid], more = true, true
+		}
 	}
-	return killed
+	return more
 }
 
 // killIfMarked kills the process pid if its environment, this file, has the mark. It takes hold of the process before

@@ -68,7 +68,8 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 func inspect(path, source string) *Interpreter {
 	in := interpreter.Inspect(path, os.LookupEnv)
 	return &Interpreter{
-		Path: path, Source: source, PythonVersion: in.Python, Torch: in.Has("torch").String(), TorchVersion: in.Version("torch"),
+		Path: path, Source: source, PythonVersion: in.Python,
+		Torch: in.Has("torch").String(), TorchVersion: in.Version("torch"),
 	}
 }
 

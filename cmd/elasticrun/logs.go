@@ -12,18 +12,24 @@ import (
 	"golang.org/x/term"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/logview"
+	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// runLogs shows the logs of a run.
+// runLogs shows the logs of a run, or lists runs.
 func runLogs(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadLogs(args)
 	if err != nil {
 		return err
 	}
-	run, err := logview.Find(cfg.LogDir, cfg.Run)
+	machine := jobs.Machine()
+	if cfg.List {
+		return status.PrintRuns(machine, func(known []string) []string { return logview.List(cfg.LogDir, known) }, stdout)
+	}
+	run, err := logview.Find(cfg.LogDir, cfg.Run, status.KnownRuns(machine))
 	if err != nil {
 		return &config.UsageError{Problem: err.Error()}
 	}
@@ -35,6 +41,9 @@ func runLogs(args []string, stdout io.Writer) error {
 	}
 	if cfg.Prefix != nil {
 		opts.Prefix = *cfg.Prefix
+	}
+	if cfg.Run == "" {
+		opts.Found = func() { opts.Note("showing the newest run, " + run + "; elasticrun logs --list lists the others") }
 	}
 	ctx := context.Background()
 	if cfg.Follow {

@@ -20,7 +20,7 @@ func TestLogsAtTerminal(t *testing.T) {
 	if out, err := launch.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	logs := func() *exec.Cmd { return exec.Command(binary, "logs", "--no-prefix", "--log-dir", dir) }
+	logs := func() *exec.Cmd { return exec.Command(binary, "logs", "--no-prefix", dir+"/latest") }
 	piped, err := logs().Output()
 	if want := "\x1b[31mred\x1b[0m \x1b]0;title\a\u202edone\n"; string(piped) != want || err != nil {
 		t.Errorf("a pipe gets %q, %v; want %q", piped, err, want)

@@ -183,7 +183,7 @@ var rules = map[string]rule{
 		why:    "it judges a machine by values that it read before, such as a probe of the endpoint",
 	},
 	"internal/logview": {
-		ours:   []string{"pkg/workerlog"},
+		ours:   []string{"internal/printable", "pkg/workerlog"},
 		theirs: []string{"github.com/fsnotify/fsnotify"},
 		why:    "it reads logs in the form of package workerlog, without flags and jobs",
 	},
@@ -205,6 +205,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs", "internal/logging",
 			"internal/printable", "internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",

@@ -14,6 +14,8 @@ type Logs struct {
 	Run string
 	// LogDir is the folder that contains the runs; empty for the temporary ones.
 	LogDir string `flag:"log-dir"`
+	// List asks for the list of runs instead of logs.
+	List bool `flag:"list"`
 	// Follow shows new lines until the run has ended.
 	Follow bool `flag:"follow"`
 	// Ranks are global ranks, LocalRanks local ones; nil is all.
@@ -35,6 +37,7 @@ type Logs struct {
 func LogsFlags() []Flag {
 	return commandFlags(
 		"logs",
+		Flag{Name: "list", Kind: KindBool, Help: "List your runs with log files, the newest first: run id, start, result, folder."},
 		Flag{Name: "follow", Short: "f", Kind: KindBool, Help: "Show new lines until the run has ended."},
 		Flag{
 			Name:        "rank",
@@ -84,7 +87,8 @@ func LogsFlags() []Flag {
 		Flag{Name: "no-prefix", Kind: KindBool, Help: "Show lines without a prefix."},
 		inherit(
 			"log-dir",
-			withHelp("Folder that contains the runs. Default: the temporary folders of your jobs without --log-dir."),
+			withHelp("Folder that contains the runs. Default: your last 20 runs on this machine that wrote log files, and the "+
+				"temporary folders of your jobs."),
 			func(f *Flag) { f.Effect = Reads },
 		),
 		inherit("config"),
@@ -126,8 +130,27 @@ func LoadLogs(args []string) (*Logs, error) {
 		}
 		c.Prefix = new(string)
 	}
+	if c.List {
+		c.checkList(r)
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	return c, nil
+}
+
+// checkList refuses what selects lines of a run beside --list.
+func (c *Logs) checkList(r *reader) {
+	if c.Run != "" {
+		r.fail("list", "cannot be combined with a run, here "+printable.Quote(c.Run)+"; --log-dir=DIR --list lists the runs in a folder")
+	}
+	for _, f := range LogsFlags() {
+		switch f.Name {
+		case "list", "log-dir", "config":
+		default:
+			if r.settings[f.Name].Source.Kind == FromFlag {
+				r.fail(f.Name, "cannot be combined with --list")
+			}
+		}
+	}
 }

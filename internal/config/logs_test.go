@@ -86,6 +86,8 @@ func TestLoadLogsRefuses(t *testing.T) {
 		"--no-prefix --prefix=": "cannot be combined",
 		"a b":                   "b: elasticrun logs shows one run",
 		"--folow":               "the nearest is --follow",
+		"--list job7":           ": cannot be combined with a run, here job7",
+		"--list --tail 3":       "--tail=3: cannot be combined with --list",
 	} {
 		_, err := LoadLogs(strings.Fields(args))
 		if bad, ok := errors.AsType[*UsageError](err); !ok || !strings.Contains(bad.Error(), want) {

@@ -71,9 +71,10 @@ has no such job, or several run on this machine; 75 if nothing answers, or no jo
 		{
 			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: LogsFlags,
 			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
-or after it.
+or after it. A line "--- attempt 1, ... ---" says where the workers were restarted, and why.
 `,
-			Outro: `RUN is a run id, the start of one, or the folder of a run. Default: the run that was started last.
+			Outro: `RUN is a run id, the start of one, or the folder of a run. Default: the run that was started last;
+a line on stderr says which.
 
 Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or nothing in it matches.
 `,

@@ -3,6 +3,7 @@
 //	Folders   where launchers are registered: a folder of each user   (folder.go)
 //	Entry     the registration of this process, a listener            (entry.go)
 //	List      the launchers that run now, and how to reach them       (list.go)
+//	Ended     the record of a launcher that has ended, for its logs   (ended.go)
 //	FindPID   the process of a launcher, as the kernel knows it       (pid.go)
 //	IsStopped whether Ctrl-Z has stopped a process                    (socket_linux.go, socket_darwin.go)
 //

@@ -29,7 +29,8 @@ const (
 )
 
 // List returns the launchers of this user that run now, or of all users, in the order of their start. It removes what
-// launchers of this user have left behind that were killed. It changes nothing in folders of others.
+// launchers of this user have left behind that were killed, and remembers those with logs (ListEnded). It changes
+// nothing in folders of others.
 func (f Folders) List(allUsers bool) []Running {
 	var all []Running
 	for _, parent := range f {
@@ -78,6 +79,7 @@ func (f *folder) read(name string) (l Launcher, ok bool) {
 	}
 	if stale(file) {
 		if f.uid == os.Geteuid() {
+			f.keepKilled(name, file)
 			f.remove(name)
 		}
 		return l, false

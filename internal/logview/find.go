@@ -19,66 +19,88 @@ import (
 
 // Find returns the folder of a run. run is a run id, how the name of a single run's folder begins, the folder of a run,
 // or a folder that contains runs; empty means the latest run. base is the log folder. An empty base means the temporary
-// log folders that belong to this user: folders that other users made in the system's temporary folder cannot be
-// trusted. The error says what was not found.
-func Find(base, run string) (string, error) {
+// log folders that belong to this user and the folders of runs in known: folders that other users made in the system's
+// temporary folder cannot be trusted. The error says what was not found.
+func Find(base, run string, known []string) (string, error) {
 	if base == os.DevNull {
 		return "", errors.New("the log folder is /dev/null, which keeps nothing: name another one with --log-dir")
-	}
-	bases := []string{base}
-	if base == "" {
-		bases, _ = fs.Glob(os.DirFS(os.TempDir()), "torchelastic_*") // fails only for a malformed pattern
-		for i, name := range bases {
-			bases[i] = filepath.Join(os.TempDir(), name)
-		}
-		bases = slices.DeleteFunc(bases, func(b string) bool { return !isOwn(b) })
 	}
 	if info, err := os.Stat(run); run != "" && err == nil && info.IsDir() {
 		if isRun(run) {
 			return filepath.EvalSymlinks(run)
 		}
-		bases, base, run = []string{run}, run, ""
+		base, run = run, ""
 	}
-	var runs []string
-	for _, b := range bases {
-		if run == "" && base != "" {
-			if latest, ok := linked(b); ok {
-				return latest, nil
+	if base != "" && run == "" {
+		if latest, ok := linked(base); ok {
+			return latest, nil
+		}
+	}
+	all := runsOf(base, known)
+	runs := slices.DeleteFunc(slices.Clone(all), func(path string) bool {
+		if run == "" { // most temporary folders have only error files
+			return base == "" && !hasLogs(path)
+		}
+		return !workerlog.IsRunFolder(filepath.Base(path), run)
+	})
+	if len(runs) > 0 {
+		return runs[0], nil
+	}
+	near := slices.DeleteFunc(slices.Clone(all), func(path string) bool {
+		return run == "" || !strings.HasPrefix(filepath.Base(path), run) || !hasLogs(path)
+	})
+	switch len(near) {
+	case 0:
+		return "", noRun(base, run, slices.DeleteFunc(all, func(path string) bool { return !hasLogs(path) }))
+	case 1:
+		return near[0], nil
+	}
+	return "", fmt.Errorf("%q begins the names of %d runs: %s; name one of them, or the log folder with --log-dir",
+		run, len(near), someNames(near))
+}
+
+// noRun says that a run was not found, but others were.
+func noRun(base, run string, others []string) error {
+	what, where, why := "no run", " in "+base, ""
+	if run != "" {
+		what = fmt.Sprintf("no run %q", run)
+	}
+	if base == "" {
+		what += " of yours"
+		where = " in " + filepath.Join(os.TempDir(), "torchelastic_*") + " or among your last runs on this machine"
+		why = "; a run without --log-dir, --redirects or --tee writes no log files"
+	}
+	if len(others) > 0 {
+		what += " (but " + someNames(others) + ")"
+	}
+	return fmt.Errorf("there is %s%s: name a run id or the folder of a run, or its log folder with --log-dir%s",
+		what, where, why)
+}
+
+// List returns the folders of the runs that [Find] would choose from, the latest first.
+func List(base string, known []string) []string {
+	return slices.DeleteFunc(runsOf(base, known), func(path string) bool { return base == "" && !hasLogs(path) })
+}
+
+// runsOf lists the folders of runs in base, or without a base this user's, the latest first.
+func runsOf(base string, known []string) (runs []string) {
+	if base != "" {
+		runs = runsIn(base)
+	} else {
+		bases, _ := fs.Glob(os.DirFS(os.TempDir()), "torchelastic_*") // fails only for a malformed pattern
+		for _, name := range bases {
+			if path := filepath.Join(os.TempDir(), name); isOwn(path) {
+				runs = append(runs, runsIn(path)...)
 			}
 		}
-		found := runsIn(b, run)
-		if base == "" && run == "" { // most temporary folders have only error files
-			found = slices.DeleteFunc(found, func(run string) bool { return !hasLogs(run) })
-		}
-		runs = append(runs, found...)
-	}
-	if len(runs) == 0 && run != "" {
-		near := runsWithPrefix(bases, run)
-		if len(near) == 1 {
-			return near[0], nil
-		}
-		if len(near) > 1 {
-			return "", fmt.Errorf("%q begins the names of %d runs: %s; name one of them, or the log folder with --log-dir",
-				run, len(near), someNames(near))
+		for _, path := range known {
+			if isOwn(path) && isRun(path) && !slices.Contains(runs, path) {
+				runs = append(runs, path)
+			}
 		}
 	}
-	if len(runs) == 0 {
-		what, why := "no run", ""
-		if run != "" {
-			what = fmt.Sprintf("no run %q", run)
-		}
-		if base == "" {
-			what += " of yours"
-			why = "; a run with --log-dir is found only with --log-dir here too (elasticrun ps names it), and one without " +
-				"--log-dir, --redirects or --tee writes no log files"
-		}
-		if others := runsWithPrefix(bases, ""); len(others) > 0 {
-			what += " (but " + someNames(others) + ")"
-		}
-		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir%s",
-			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")), why)
-	}
-	return slices.MaxFunc(runs, func(a, b string) int { return lastChange(a).Compare(lastChange(b)) }), nil
+	slices.SortStableFunc(runs, func(a, b string) int { return lastChange(b).Compare(lastChange(a)) })
+	return runs
 }
 
 // linked returns the run to which the link in base points. The link must lead to a folder beside it, as the
@@ -93,28 +115,15 @@ func linked(base string) (run string, ok bool) {
 	return run, err == nil && info.IsDir() && isRun(run)
 }
 
-// runsIn lists the folders of runs in base, or only those of runID if it is not empty.
-func runsIn(base, runID string) (runs []string) {
+// runsIn lists the folders of runs in base.
+func runsIn(base string) (runs []string) {
 	entries, _ := os.ReadDir(base)
 	for _, entry := range entries {
 		path := filepath.Join(base, entry.Name())
-		if entry.IsDir() && isRun(path) && (runID == "" || workerlog.IsRunFolder(entry.Name(), runID)) {
+		if entry.IsDir() && isRun(path) {
 			runs = append(runs, path)
 		}
 	}
-	return runs
-}
-
-// runsWithPrefix lists the folders of runs with log files whose name begins with prefix, the latest first.
-func runsWithPrefix(bases []string, prefix string) (runs []string) {
-	for _, base := range bases {
-		for _, run := range runsIn(base, "") {
-			if strings.HasPrefix(filepath.Base(run), prefix) && hasLogs(run) {
-				runs = append(runs, run)
-			}
-		}
-	}
-	slices.SortStableFunc(runs, func(a, b string) int { return lastChange(b).Compare(lastChange(a)) })
 	return runs
 }
 

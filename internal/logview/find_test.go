@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -59,13 +61,12 @@ func TestFind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, err := Find(tt.base, tt.run); got != tt.want || err != nil {
+			if got, err := Find(tt.base, tt.run, nil); got != tt.want || err != nil {
 				t.Errorf("got %q, %v; want %q", got, err, tt.want)
 			}
 		})
 	}
-	const onlyTemporary = "; a run with --log-dir is found only with --log-dir here too (elasticrun ps names it), and one " +
-		"without --log-dir, --redirects or --tee writes no log files"
+	const onlyTemporary = "; a run without --log-dir, --redirects or --tee writes no log files"
 	for _, tt := range []struct{ base, run, want string }{
 		{"", "nosuch", onlyTemporary},
 		{base, "jo", `"jo" begins the names of 2 runs: job_11111111, job_00000000; `},
@@ -75,7 +76,7 @@ func TestFind(t *testing.T) {
 		{"", filepath.Join(base, "no_run"), "no run in " + filepath.Join(base, "no_run")},
 		{os.DevNull, "", "/dev/null"},
 	} {
-		if got, err := Find(tt.base, tt.run); err == nil || !strings.Contains(err.Error(), tt.want) ||
+		if got, err := Find(tt.base, tt.run, nil); err == nil || !strings.Contains(err.Error(), tt.want) ||
 			!strings.Contains(err.Error(), "--log-dir") {
 			t.Errorf("Find(%q, %q) = %q, %v; want an error with %q", tt.base, tt.run, got, err, tt.want)
 		}
@@ -107,13 +108,13 @@ func TestFindOnlyOwn(t *testing.T) {
 		if tt.name == "to a link" {
 			symlink(hidden, base, tt.target)
 		}
-		if got, err := Find(base, ""); got != newest || err != nil {
+		if got, err := Find(base, "", nil); got != newest || err != nil {
 			t.Errorf("latest leads %s: got %q, %v; want %q", tt.name, got, err, newest)
 		}
 	}
 	find := func(run string) {
 		t.Helper()
-		if got, err := Find("", run); got != own || err != nil {
+		if got, err := Find("", run, nil); got != own || err != nil {
 			t.Errorf("got %q, %v; want %q", got, err, own)
 		}
 	}
@@ -128,8 +129,40 @@ func TestFindOnlyOwn(t *testing.T) {
 	}
 	find("")
 	find("none")
-	if got, err := Find("", theirs); got != theirs || err != nil {
+	if got, err := Find("", theirs, nil); got != theirs || err != nil {
 		t.Errorf("named: got %q, %v", got, err)
+	}
+}
+
+// TestFindKnown: without a log folder, runs in folders that are known are found, if they still belong to this user.
+func TestFindKnown(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	base := t.TempDir()
+	older, newer := folder(t, 9, base, "job_11111111"), folder(t, 5, base, "other_22222222")
+	link, gone := filepath.Join(base, "job_33333333"), filepath.Join(base, "job_44444444")
+	if err := os.Symlink(newer, link); err != nil {
+		t.Fatal(err)
+	}
+	known := []string{older, newer, link, gone}
+	for run, want := range map[string]string{"job": older, "jo": older, "other": newer, "": newer} {
+		if got, err := Find("", run, known); got != want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", run, got, err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{newer, older}, List("", known)); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{newer, older}, List(base, nil)); diff != "" {
+		t.Errorf("list of a folder (-want +got):\n%s", diff)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Chown(newer, 4711, 4711); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Find("", "other", known); err == nil {
+		t.Errorf("of another user: %q", got)
 	}
 }
 
@@ -140,13 +173,13 @@ func TestFindOneThatBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Find(base, "job"); got != d.Path() || err != nil {
+	if got, err := Find(base, "job", nil); got != d.Path() || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if err := d.Cleanup(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Find(base, "job"); err == nil {
+	if got, err := Find(base, "job", nil); err == nil {
 		t.Errorf("it has ended without a log, and was found: %q", got)
 	}
 }

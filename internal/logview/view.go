@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -36,7 +37,8 @@ type Options struct {
 	Attempt string
 	// Tail is how many of the lines that exist at the start are shown. 0 means all.
 	Tail int
-	// Prefix is the template of line prefixes; see [workerlog.LinePrefix], and ${stream}. Empty means no prefix.
+	// Prefix is the template of line prefixes; see [workerlog.LinePrefix], and ${stream}. Empty means no prefix, and no
+	// boundaries between attempts.
 	Prefix string
 	// Terminal says that a terminal shows the lines. Then control characters, other than colors, are shown as text.
 	Terminal bool
@@ -44,6 +46,8 @@ type Options struct {
 	Follow bool
 	// Ended is closed when the run has ended. Nil means never.
 	Ended <-chan struct{}
+	// Found is called once there is a log to show, before its first line. It may be nil.
+	Found func()
 	// Note is called once for each attempt of which something is not known. It may be nil.
 	Note func(text string)
 }
@@ -60,9 +64,13 @@ type View struct {
 	noted   bool      // Note was called for it
 	streams []*stream // its streams, by rank, stdout first
 	matched bool      // a stream was shown
-	held    []string  // the last lines, at most 2*Tail, until live
+	begins  bool      // no line of it was shown, and a boundary comes before the first
+	held    []shown   // the last lines, at most 2*Tail, until live
 	live    bool      // lines are written at once
 }
+
+// shown is one line as it is shown, and the boundary before it; empty for none.
+type shown struct{ boundary, text string }
 
 // New makes a view of the run in folder run, which writes to out.
 func New(run string, out io.Writer, opts Options) *View {
@@ -114,6 +122,9 @@ func (v *View) show(ctx context.Context, changes *changes) error {
 		attempts := v.attempts()
 		for ; done < len(attempts); done++ {
 			final := ended || done < len(attempts)-1
+			if v.current != attempts[done].path {
+				v.begins = done > 0 && v.opts.Prefix != ""
+			}
 			if err := v.showAttempt(attempts[done], final, grown, changes); err != nil {
 				return err
 			}
@@ -245,6 +256,9 @@ func (v *View) openStream(a attempt, path string, rank int, std workerlog.Stream
 		})
 	}
 	v.streams = append(v.streams, s)
+	if !v.matched && v.opts.Found != nil {
+		v.opts.Found()
+	}
 	v.matched = true
 	return nil
 }
@@ -282,19 +296,33 @@ func (v *View) emit(s *stream, l line) error {
 	if !l.at.IsZero() {
 		prefix = s.prefix.At(l.at)
 	}
+	boundary := ""
+	if v.begins {
+		v.begins, boundary = false, v.boundary()
+	}
 	if !v.live {
-		v.hold(prefix + string(l.text))
+		v.hold(shown{boundary, prefix + string(l.text)})
 		return nil
 	}
-	return v.print(prefix, l.text)
+	return v.print(boundary, prefix, l.text)
 }
 
-func (v *View) print(prefix string, text []byte) error {
+// boundary returns the line between the attempt that is open and the one before.
+func (v *View) boundary() string {
+	text := "--- attempt " + strings.TrimPrefix(filepath.Base(v.current), attemptPrefix)
+	if v.head.After != "" {
+		text += ", " + printable.Line(v.head.After) // a worker's words may be in it
+	}
+	return text + " ---\n"
+}
+
+// print writes a line, and before it the boundary, which has its line end.
+func (v *View) print(boundary, prefix string, text []byte) error {
 	text = bytes.TrimSuffix(text, []byte{'\r'})
 	if v.opts.Terminal {
 		prefix, text = "", forTerminal(append([]byte(prefix), text...))
 	}
-	_, err := v.out.WriteString(prefix)
+	_, err := v.out.WriteString(boundary + prefix)
 	if err == nil {
 		_, err = v.out.Write(text)
 	}
@@ -305,17 +333,17 @@ func (v *View) print(prefix string, text []byte) error {
 }
 
 // hold keeps the last lines.
-func (v *View) hold(text string) {
+func (v *View) hold(line shown) {
 	if len(v.held) == 2*v.opts.Tail {
 		v.held = append(v.held[:0], v.held[v.opts.Tail:]...)
 	}
-	v.held = append(v.held, text)
+	v.held = append(v.held, line)
 }
 
 // flush writes the held lines, and the buffer.
 func (v *View) flush() error {
-	for _, text := range v.held[max(0, len(v.held)-v.opts.Tail):] {
-		if err := v.print("", []byte(text)); err != nil {
+	for _, line := range v.held[max(0, len(v.held)-v.opts.Tail):] {
+		if err := v.print(line.boundary, "", []byte(line.text)); err != nil {
 			return err
 		}
 	}

@@ -107,6 +107,42 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestBoundaries checks the line between attempts: it comes before the first line that is shown of a later attempt, and
+// only with a prefix.
+func TestBoundaries(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "job_abcdefgh")
+	for name, after := range map[string]string{
+		"attempt_0": "", "attempt_0.r1": "a new round: node2 has joined", "attempt_1": "restarted after rank 1 failed: \x1b[2J",
+		"attempt_2": "",
+	} {
+		write(t, workerlog.TimelineHead{RunID: "job", Workers: 1, After: after}.String()+"\n", run, name, "timeline")
+		write(t, name[len("attempt_"):]+"\nx\n", run, name, "0", "stdout.log")
+	}
+	const round, restart, last = "--- attempt 0.r1, a new round: node2 has joined ---",
+		`--- attempt 1, restarted after rank 1 failed: \x1b[2J ---`, "--- attempt 2 ---"
+	for _, tt := range []struct {
+		name string
+		opts Options
+		want []string
+	}{
+		{"everything", Options{Prefix: "|"}, []string{"|0", "|x", round, "|0.r1", "|x", restart, "|1", "|x", last, "|2", "|x"}},
+		{"without a prefix", Options{}, []string{"0", "x", "0.r1", "x", "1", "x", "2", "x"}},
+		{"one attempt", Options{Prefix: "|", Attempt: "1"}, []string{"|1", "|x"}},
+		{"its rounds", Options{Prefix: "|", Attempt: "0"}, []string{"|0", "|x", round, "|0.r1", "|x"}},
+		{"pattern", Options{Prefix: "|", Pattern: regexp.MustCompile("1$")}, []string{round, "|0.r1", restart, "|1"}},
+		{"tail", Options{Prefix: "|", Tail: 4, Terminal: true}, []string{restart, "|1", "|x", last, "|2", "|x"}},
+		{"tail within an attempt", Options{Prefix: "|", Tail: 1}, []string{"|x"}},
+	} {
+		var out bytes.Buffer
+		if err := New(run, &out, tt.opts).Run(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(tt.want, strings.Split(strings.TrimSpace(out.String()), "\n")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
 func closed() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)

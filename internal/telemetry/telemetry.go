@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -39,6 +40,7 @@ type Telemetry struct {
 	usage    *procs.Sampler     // nil before Attach, like agent and gpus
 	agent    *agent.Agent       //
 	gpus     *topology.ComputeApps
+	launcher jobs.Launcher // zero before Attach
 }
 
 // Open opens the event log and the listener of --status-addr. Torch's events go to lines, if the user wants them. Its
@@ -113,7 +115,7 @@ type Job struct {
 
 // Attach registers the job on this machine and starts to serve the status of its agent, which is about to run.
 func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps, job Job) {
-	t.agent, t.gpus, t.usage = a, gpus, procs.NewSampler()
+	t.agent, t.gpus, t.usage, t.launcher = a, gpus, procs.NewSampler(), job.Launcher
 	if entry, err := jobs.Machine().Register(job.Launcher); err != nil {
 		t.log.Debug().Err(err).Msg("elasticrun ps and stop do not find this job; everything else goes on")
 	} else {
@@ -145,7 +147,7 @@ func (t *Telemetry) Emit(r events.Event) {
 	t.sinks.Emit(r)
 }
 
-// Close emits how the launcher ended, and stops the status server.
+// Close emits and records how the launcher ended, and stops the status server.
 func (t *Telemetry) Close(rep report.Report) {
 	if t == nil {
 		return
@@ -161,6 +163,7 @@ func (t *Telemetry) Close(rep report.Report) {
 		}
 	}
 	t.Emit(r)
+	t.recordEnd(r)
 	if t.local != nil {
 		t.local.Close()
 	}
@@ -178,6 +181,20 @@ func (t *Telemetry) Close(rep report.Report) {
 	}
 	if err := t.file.Close(); err != nil {
 		t.log.Warn().Err(err).Msg("closing the event log")
+	}
+}
+
+// recordEnd remembers this launcher and how it ended, if it leaves logs, so that elasticrun logs finds them.
+func (t *Telemetry) recordEnd(end events.Event) {
+	if _, err := os.Stat(t.launcher.LogDir); err != nil { // there is none, or it was empty and has been removed
+		return
+	}
+	e := jobs.Ended{Launcher: t.launcher, At: end.Time, ExitCode: *end.ExitCode, Reason: end.Reason, Summary: end.Error}
+	if c := end.RootCause; c != nil {
+		e.Summary = fmt.Sprintf("rank %d: %s", c.Rank, c.Summary)
+	}
+	if err := jobs.Machine().RecordEnd(e); err != nil {
+		t.log.Debug().Err(err).Msg("elasticrun logs does not remember this job")
 	}
 }
 

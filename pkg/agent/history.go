@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
@@ -50,6 +51,24 @@ func (h *history) end(how, why string, f *failure.Failure) {
 		view.Text = report.Tail(view.Text, maxPastText)
 		r.Failure = &view
 	}
+}
+
+// startReason says, in words for people, why the current round follows the one before; empty for the first.
+func (h *history) startReason(membership bool) string {
+	if len(h.rounds) < 2 {
+		return ""
+	}
+	verdict, before := "restarted", h.rounds[len(h.rounds)-2]
+	if membership {
+		verdict = "a new round"
+	}
+	switch f := before.Failure; {
+	case f != nil && before.End == report.EndFailure:
+		return report.Head(fmt.Sprintf("%s after rank %d failed: %s", verdict, f.Rank, before.Why), report.MaxSummary)
+	case before.Why != "":
+		return report.Head(verdict+": "+before.Why, report.MaxSummary)
+	}
+	return verdict
 }
 
 // reopen opens the current round again. What looked like a failure was the effect of a signal that is to end the round.

@@ -129,6 +129,32 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestStartReason checks why a round follows the one before, in words for people.
+func TestStartReason(t *testing.T) {
+	for _, tt := range []struct {
+		how, why   string
+		failure    *failure.Failure
+		membership bool
+		want       string
+	}{
+		{how: report.EndFailure, why: "exited with code 1", failure: &failure.Failure{GlobalRank: 2}, want: "restarted after rank 2 failed: exited with code 1"},
+		{how: report.EndStopped, why: "a worker has failed on node1", failure: &failure.Failure{}, want: "restarted: a worker has failed on node1"},
+		{how: report.EndStopped, why: "node2 has joined", membership: true, want: "a new round: node2 has joined"},
+		{how: report.EndStopped, want: "restarted"},
+	} {
+		var h history
+		h.begin(&rdzv.Round{}, time.Now())
+		if got := h.startReason(tt.membership); got != "" {
+			t.Errorf("the first round: %q", got)
+		}
+		h.end(tt.how, tt.why, tt.failure)
+		h.begin(&rdzv.Round{Number: 1}, time.Now())
+		if got := h.startReason(tt.membership); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
 // The report puts the root cause of the whole job first, and lists no worker twice.
 func TestReportOthers(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, runsOn)

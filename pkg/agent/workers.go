@@ -69,6 +69,7 @@ func (a *Agent) describeLogs(attempt *workerlog.Attempt) {
 	err := attempt.CreateTimeline(workerlog.TimelineHead{
 		RunID: a.opts.Rendezvous.RunID(), Round: a.round.Number, Host: a.hostname, NodeRank: a.round.Rank,
 		Base: a.workers[0].GlobalRank, Workers: len(a.workers), Role: a.opts.Spec.Role,
+		After: a.history.startReason(a.membership),
 	})
 	if err != nil {
 		a.log.Warn().Err(err).Msg("cannot describe the logs: elasticrun logs will not know when lines were written")

@@ -286,3 +286,11 @@ func folderName(runID string) string {
 	}
 	return name
 }
+
+// RunName returns the run id in the name of a run's folder, as far as the name shows it.
+func RunName(name string) string {
+	if at := len(name) - randomLength - 1; at > 0 && name[at] == '_' && strings.Trim(name[at+1:], randomLetters) == "" {
+		return name[:at]
+	}
+	return name
+}

@@ -29,6 +29,8 @@ type TimelineHead struct {
 	Base     int    `json:"base"` // global rank of the worker with local rank 0
 	Workers  int    `json:"workers"`
 	Role     string `json:"role"`
+	// After says, in words for people, why the workers were started again; empty for the first start.
+	After string `json:"after,omitempty"`
 }
 
 // headMark begins the line of the head.

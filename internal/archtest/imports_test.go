@@ -294,7 +294,7 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
+		ours:   []string{"internal/printable", "pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "it starts and stops processes without knowing why",
 	},

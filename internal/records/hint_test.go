@@ -115,6 +115,11 @@ func TestHint(t *testing.T) {
 			want: "install the package that has libmpi.so.40, or add its folder to LD_LIBRARY_PATH (LD_LIBRARY_PATH is not set)",
 		},
 		{
+			name: "CRLF", cfg: config.Config{Script: "true", NoPython: true},
+			root: report.Failure{Summary: `/usr/bin/env: ‘sh\r’: No such file or directory`},
+			want: `a script's lines end in CRLF: run sed -i 's/\r$//' on it`,
+		},
+		{
 			name: "torch without CUDA", root: report.Failure{Summary: "AssertionError: Torch not compiled with CUDA enabled"},
 			want: "this torch was built without CUDA: install a build with CUDA",
 		},

@@ -21,6 +21,10 @@ func (j job) lineHint(summary string) string {
 		advice  func(j job, found []string) string
 	}{
 		{`([^\s:']+\.so[\w.]*): cannot open shared object file`, job.libraryHint},
+		{
+			`env: .*\\r['’]: No such file|\^M: bad interpreter|\$'\\r': command not found`,
+			fixed(`a script's lines end in CRLF: run sed -i 's/\r$//' on it`),
+		},
 		{`Torch not compiled with CUDA enabled`, fixed("this torch was built without CUDA: install a build with CUDA")},
 		{`No CUDA GPUs are available`, job.noGPUHint},
 		{

@@ -386,7 +386,16 @@ func TestJudgeTexts(t *testing.T) {
 			Code: 2, Text: "exited with code 2", Last: []string{"exit status 2"},
 			Shown: []failure.Finding{{Kind: failure.Fatal, Text: "panic: boom"}},
 		},
-		"sh: 1: trane: not found (its last line on stderr; exited with code 127: a command, or a library it needs, was not found)": {
+		"/usr/bin/env: ‘sh\\r’: No such file or directory": {
+			Code: 127, Text: "exited with code 127", Last: []string{
+				"/usr/bin/env: ‘sh\\r’: No such file or directory",
+				"/usr/bin/env: use -[v]S to pass options in shebang lines",
+			},
+		},
+		"bye (its last line on stderr; exited with code 127: a command, or a library it needs, was not found)": {
+			Code: 127, Text: "exited with code 127", Last: []string{"bye"},
+		},
+		"sh: 1: trane: not found": {
 			Code: 127, Text: "exited with code 127", Last: []string{"sh: 1: trane: not found"},
 		},
 		"killed by signal 6 (SIGABRT): Check failed: a == b": {

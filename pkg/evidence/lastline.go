@@ -9,8 +9,8 @@ import (
 
 var (
 	// noise matches lines that are written at the end whatever the reason: warnings, and the source line that Python shows
-	// with one.
-	noise = lazily(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp`)
+	// with one; and the general advice of env after its error.
+	noise = lazily(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp|env: use -\[v\]S to pass options`)
 	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
 	boxEnd = lazily(`^\s*╰─+╯\s*$`)
 	// syntaxError matches how Python ends its message about a script that it cannot parse, which has no traceback.
@@ -19,6 +19,9 @@ var (
 	pythonError = lazily(`^(\[rank\d+\]: ?)?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
 	// plainError matches what explains itself without an exit code: a refusal of the interpreter, a usage error.
 	plainError = lazily(`^\S*python[\w.]*: (No module named|can't |Error while )|^\S+: error: |^(?i:fatal|error): `)
+	// notRun matches how a shell, or env, reports a command that it could not execute.
+	notRun = lazily(`(?i): (command )?not found$|: (No such file or directory|Permission denied|Exec format error)$|` +
+		`: (cannot execute|error while loading shared libraries): `)
 )
 
 // lastWord completes f, for a worker that exited with a code of its own, with the line of its stderr that best explains
@@ -29,7 +32,7 @@ func lastWord(f failure.Finding, stderr []string) failure.Finding {
 	case line == "":
 	case f.Kind == failure.Exited && pythonError().MatchString(line):
 		f.Kind, f.Text = failure.Exception, tidy(line)
-	case f.Kind == failure.Exited && plainError().MatchString(line):
+	case f.Kind == failure.Exited && plainError().MatchString(line), f.Kind != failure.Exited && notRun().MatchString(line):
 		f.Text = tidy(line)
 	default:
 		rest := " (its last line on stderr; " + f.Text + ")"

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
 // execError says in one line why a program could not be executed, and what to do.
@@ -77,7 +79,7 @@ func notOnPath(name string) string {
 		text = name + " was not looked for, because PATH is empty"
 	}
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-		text += "; to run the file in the working directory write ./" + name
+		text += "; to run the file in the working directory write ./" + printable.ShellWord(name)
 	}
 	return text
 }
@@ -108,7 +110,7 @@ func missingInterpreter(path string) string {
 		return ""
 	case strings.HasSuffix(interpreter, "\r"):
 		return fmt.Sprintf(`the lines of %s end in CRLF, so its interpreter would be %q: run sed -i 's/\r$//' %s`, path,
-			interpreter, path)
+			interpreter, printable.ShellWord(path))
 	}
 	return fmt.Sprintf("%s needs the interpreter %s of its first line, which does not exist", path, interpreter)
 }
@@ -119,11 +121,11 @@ func forbidden(path string) string {
 	switch {
 	case err != nil:
 		return fmt.Sprintf("user %d may not enter a folder of the path %s: namei -l %s shows which one", os.Geteuid(), path,
-			path)
+			printable.ShellWord(path))
 	case info.IsDir():
 		return path + " is a folder, not a program"
 	case info.Mode().Perm()&0o111 == 0:
-		return fmt.Sprintf("%s has no execute permission: run chmod +x %s", path, path)
+		return fmt.Sprintf("%s has no execute permission: run chmod +x %s", path, printable.ShellWord(path))
 	case noExec(path):
 		return path + " is on a file system that is mounted noexec: copy it to another one"
 	case unix.Access(path, unix.X_OK) != nil:
@@ -149,7 +151,7 @@ func wrongFormat(path string) string {
 		return path + " is empty"
 	case script && strings.HasPrefix(head, bom):
 		return fmt.Sprintf(`%s begins with a byte order mark, which hides its first line: run sed -i '1s/^\xEF\xBB\xBF//' %s`,
-			path, path)
+			path, printable.ShellWord(path))
 	case !script && !strings.ContainsRune(head, 0) && !strings.HasPrefix(head, "\x7f"):
 		return path + " is neither a program nor a script: a script's first line is such as #!/bin/sh"
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +73,10 @@ func TestExecError(t *testing.T) {
 			want: "./tool has no execute permission: run chmod +x ./tool",
 		},
 		{
+			name: "a name with a blank", argv0: "@/my tool", content: "#!/bin/sh\n", mode: 0o644,
+			want: "@/my tool has no execute permission: run chmod +x '@/my tool'",
+		},
+		{
 			name: "no interpreter", argv0: "./tool", content: "#! /no/where -x\n", mode: 0o755,
 			want: "./tool needs the interpreter /no/where of its first line, which does not exist",
 		},
@@ -111,12 +116,12 @@ func TestExecError(t *testing.T) {
 				os.Symlink(at("@/gone/tool"), "link")); err != nil {
 				t.Fatal(err)
 			}
-			if tt.mode != 0 {
-				if err := os.WriteFile("tool", []byte(strings.ReplaceAll(tt.content, "@/", dir+"/")), tt.mode); err != nil {
+			argv0 := at(tt.argv0)
+			if tt.mode != 0 && tt.argv0 != "plain" {
+				if err := os.WriteFile(filepath.Base(argv0), []byte(strings.ReplaceAll(tt.content, "@/", dir+"/")), tt.mode); err != nil {
 					t.Fatal(err)
 				}
 			}
-			argv0 := at(tt.argv0)
 			path, err := exec.LookPath(argv0)
 			if err == nil {
 				_, err = syscall.ForkExec(path, []string{argv0}, nil)

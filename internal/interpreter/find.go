@@ -24,7 +24,9 @@ const (
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
 //   - the interpreter of the virtual environment in which this program is installed, which torchrun would use. An
-//     environment that pipx or uv made for this program alone has no torch and is skipped.
+//     environment that pipx or uv made for this program alone has no torch and is skipped. So is the one that holds
+//     what uv run --with adds: VIRTUAL_ENV is then an environment that has these packages and the project's, and uv
+//     makes programs of Python packages use that one.
 //   - bin/python in VIRTUAL_ENV
 //   - python3 on PATH
 //   - python on PATH
@@ -36,13 +38,14 @@ func Find(env func(string) (string, bool)) (path, source string, err error) {
 		path, err = chosenPython(env, chosen)
 		return path, SourceVariable, err
 	}
-	if own, err := os.Executable(); err == nil {
+	venv, _ := env("VIRTUAL_ENV")
+	if own, err := os.Executable(); err == nil && !isOverlay(venv) {
 		if found, ok := besideProgram(own); ok {
 			return found, SourceProgram, nil
 		}
 	}
 	var tried []string
-	if venv, _ := env("VIRTUAL_ENV"); venv != "" {
+	if venv != "" {
 		candidate := filepath.Join(venv, "bin", "python")
 		found, err := lookpath.Executable(candidate)
 		if err == nil {
@@ -63,6 +66,15 @@ func Find(env func(string) (string, bool)) (path, source string, err error) {
 		strings.Join(tried, ", "),
 		lookpath.Path(env),
 	)
+}
+
+// isOverlay reports whether the virtual environment is one of those that uv run --with makes for one command.
+func isOverlay(venv string) bool {
+	if venv == "" {
+		return false
+	}
+	_, cfg := readVenv(filepath.Join(venv, "bin", "python"))
+	return cfg.extends != ""
 }
 
 // besideProgram returns the interpreter of the virtual environment whose bin folder contains the program, unless pipx

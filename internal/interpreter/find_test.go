@@ -159,6 +159,24 @@ func TestFindSource(t *testing.T) {
 	}
 }
 
+// uv run --with makes an environment that has the project's packages and those that it adds, and names it in
+// VIRTUAL_ENV. A program that it added runs with that environment, not with the one that holds the program.
+func TestIsOverlay(t *testing.T) {
+	t.Parallel()
+	root := tree(t, map[string]string{
+		"over/pyvenv.cfg":   "home = /usr/bin\nuv = 0.13.9\nversion_info = 3.11.7\nextends-environment = /project/.venv\n",
+		"simple/pyvenv.cfg": "home = /usr/bin\nuv = 0.13.9\nversion_info = 3.11.7\n", "none/bin/python": "",
+	})
+	for venv, want := range map[string]bool{"over": true, "simple": false, "none": false, "gone": false} {
+		if got := isOverlay(filepath.Join(root, venv)); got != want {
+			t.Errorf("%s: %v", venv, got)
+		}
+	}
+	if isOverlay("") {
+		t.Error("no environment is an overlay")
+	}
+}
+
 // Only a program in the bin folder of a virtual environment uses that environment's interpreter.
 func TestBesideProgram(t *testing.T) {
 	venv := t.TempDir()

@@ -60,6 +60,9 @@ func Inspect(path string, env func(string) (string, bool)) Installation {
 	if venv != "" {
 		in.addSites(venv, minor)
 	}
+	if cfg.extends != "" {
+		in.addSites(cfg.extends, minor)
+	}
 	if venv == "" || cfg.systemSites {
 		in.addSite(userSite(env, minor))
 		in.addSites(prefix, minor)
@@ -104,6 +107,8 @@ func pythonPath(env func(string) (string, bool)) (dirs []string) {
 type venvConfig struct {
 	home, version string
 	systemSites   bool
+	// extends is another environment whose packages this one has too: uv run --with makes such environments.
+	extends string
 }
 
 // readVenv returns the root of the virtual environment that path belongs to, or "". Python looks for pyvenv.cfg beside
@@ -124,6 +129,8 @@ func readVenv(path string) (root string, cfg venvConfig) {
 				if v := fullVersion.FindString(value); v != "" {
 					cfg.version = v
 				}
+			case "extends-environment":
+				cfg.extends = value
 			case "include-system-site-packages":
 				cfg.systemSites = strings.EqualFold(value, "true")
 			}
@@ -139,7 +146,8 @@ var (
 )
 
 // findPrefix returns the root of the installation that holds the standard library, and its version, such as "3.11" or
-// "3.13t". program is the interpreter without links: in a virtual environment that is the one it was made from, or a copy.
+// "3.13t". program is the interpreter without links: in a virtual environment that is the one which it was made from, or
+// a copy.
 func findPrefix(program string, cfg venvConfig) (prefix, minor string) {
 	starts := []string{filepath.Dir(program)}
 	if cfg.home != "" {
@@ -244,7 +252,8 @@ func (in *Installation) addSites(prefix, minor string) {
 }
 
 // addSite adds a folder of packages and the folders that its .pth files name. A line of a .pth file that begins with
-// import is code. It is not executed; if it is that of an editable installation, modules may come from anywhere.
+// import is code. It is not executed; if it adds folders, or is that of an editable installation, modules may come from
+// anywhere.
 func (in *Installation) addSite(dir string) {
 	if !in.add(dir) {
 		return
@@ -259,7 +268,8 @@ func (in *Installation) addSite(dir string) {
 			switch {
 			case line == "" || strings.HasPrefix(line, "#"):
 			case strings.HasPrefix(line, "import ") || strings.HasPrefix(line, "import\t"):
-				if strings.HasPrefix(e.Name(), "__editable__") {
+				if strings.HasPrefix(e.Name(), "__editable__") || strings.Contains(line, "addsitedir") ||
+					strings.Contains(line, "sys.path") {
 					in.Certain = false
 				}
 			case filepath.IsAbs(line):

@@ -134,6 +134,21 @@ func TestInspect(t *testing.T) {
 			torch: Unknown, version: "3.11",
 		},
 		{
+			name: "an environment that extends another one", python: "over/bin/python",
+			files: map[string]string{
+				"over/bin/python": "->@/base/bin/python3.11", "over/pyvenv.cfg": "version_info = 3.11.7\nextends-environment = @/env\n",
+			},
+			torch: Present, version: "3.11.7", release: "2.9.0+cu128",
+		},
+		{
+			name: "an environment whose code adds folders", python: "over/bin/python",
+			files: map[string]string{
+				"over/bin/python": "->@/base/bin/python3.11", "over/pyvenv.cfg": "version_info = 3.11.7\nextends-environment = @/base\n",
+				"over/lib/python3.11/site-packages/_uv_ephemeral_overlay.pth": `import site; site.addsitedir("/cache")`,
+			},
+			torch: Unknown, version: "3.11.7",
+		},
+		{
 			name: "an interpreter that is a script", python: "shims/bin/python",
 			files: map[string]string{"shims/bin/python": "#!/bin/sh\n"}, torch: Unknown,
 		},

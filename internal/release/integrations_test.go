@@ -155,6 +155,7 @@ func (i *integrations) uv(t *testing.T) {
 	project := t.TempDir()
 	for name, text := range map[string]string{
 		"pyproject.toml": "[project]\nname = \"mine\"\nversion = \"0\"\nrequires-python = \">=3.8\"\n", "train.py": worker,
+		"with.py": "import elasticrun, os, sys\nprint('all packages:', os.environ['VIRTUAL_ENV'] == sys.prefix)\n",
 	} {
 		if err := os.WriteFile(filepath.Join(project, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -170,8 +171,10 @@ func (i *integrations) uv(t *testing.T) {
 		}
 		return string(out)
 	}
+	out := uv("run", "--python", "/usr/bin/python3", "--with", wheel, "elasticrun", "with.py")
+	wantLines(t, out, "all packages: True")
 	uv("add", "--python", "/usr/bin/python3", wheel)
-	out := uv("run", "elasticrun", "--nproc-per-node=2", "train.py")
+	out = uv("run", "elasticrun", "--nproc-per-node=2", "train.py")
 	wantLines(t, out, "rank 0 of 2 by "+project+"/.venv", "rank 1 of 2 by "+project+"/.venv")
 }
 

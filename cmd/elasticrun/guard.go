@@ -18,6 +18,8 @@ func runGuard(lifeline *guard.Lifeline) int {
 		OnDeadline: func(after time.Duration) {
 			fmt.Fprintf(os.Stderr, "elasticrun: the agent was silent for %v: its workers were killed\n", after)
 		},
+		OnSuspend:  func(workers int) { fmt.Fprintln(os.Stderr, suspendedLine(workers)) },
+		OnContinue: func() { fmt.Fprintln(os.Stderr, "elasticrun: continued") },
 	})
 	if err != nil {
 		return fail(conclude(agent.RunResult{}, err))
@@ -42,6 +44,15 @@ func runGuard(lifeline *guard.Lifeline) int {
 		return r.Exit.ShellCode()
 	}
 	return fail(agentLost(r))
+}
+
+// suspendedLine announces that the job of this node was suspended.
+func suspendedLine(workers int) string {
+	what := "1 worker"
+	if workers != 1 {
+		what = fmt.Sprintf("%d workers", workers)
+	}
+	return "elasticrun: suspended " + what + "; continue with fg"
 }
 
 // agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its

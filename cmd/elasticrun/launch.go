@@ -111,7 +111,7 @@ func (l *launcher) run(ctx context.Context) (agent.RunResult, report.Report, err
 	}
 	supervisor, err := procs.NewSupervisor(procs.Options{
 		Console: l.console, Workers: l.cfg.NprocPerNode, Logger: l.log, KillTimeout: killTimeout, Track: p.gpus != nil,
-		Expired: l.lifeline.DeadlinePassed,
+		Expired: l.lifeline.DeadlinePassed, Suspension: &l.signals.suspension,
 	})
 	if err != nil {
 		return fail(err)

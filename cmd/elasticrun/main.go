@@ -64,6 +64,9 @@ func run(args []string) int {
 		}
 		if guard.Supported() {
 			limitCPUs(guardCPUs)
+			// The agent is in the background of its terminal, and so is the guard after Ctrl-Z and bg. There SIGTTOU would
+			// stop a process that writes if stty tostop is set.
+			signal.Ignore(syscall.SIGTTOU) // the agent inherits it
 			code := runGuard(lifeline)
 			lifeline.AnnounceExit(code)
 			return code
@@ -72,8 +75,6 @@ func run(args []string) int {
 	if role == guard.RoleAgent {
 		limitCPUs(agentCPUs)
 		procs.SetProcessName("erun-agent")
-		// The agent is in the background of its terminal, where SIGTTOU would stop it if stty tostop is set.
-		signal.Ignore(syscall.SIGTTOU)
 		if err := procs.ReserveThreads(); err != nil {
 			code := fail(conclude(agent.RunResult{}, err))
 			lifeline.AnnounceExit(code)

@@ -43,7 +43,8 @@ type signalHandler struct {
 	urgent        chan struct{} // closed at a second, urgent signal, or when the guard has died
 	urgentSignals []syscall.Signal
 	forward       chan os.Signal // signals for the workers, which do not stop the job
-	stop          func()         // stops handling signals and waits for the handler's goroutine
+	suspension    procs.Suspension
+	stop          func() // stops handling signals and waits for the handler's goroutine
 }
 
 // handleSignals handles the signals in stopSignals and the death of the guard. Either cancels the context, with
@@ -52,6 +53,9 @@ type signalHandler struct {
 //
 // SIGQUIT is always a stop signal, because the Go runtime would dump its stacks. SIGUSR1 and SIGUSR2 go to the workers
 // unless they are in stopSignals.
+//
+// When the guard asks to suspend the job (Ctrl-Z), suspension stops it, and continues it later. A job that is being
+// stopped is not suspended.
 func handleSignals(
 	stopSignals, urgentSignals []syscall.Signal, grace time.Duration, lifeline *guard.Lifeline,
 ) (context.Context, *signalHandler) {
@@ -106,6 +110,13 @@ func (h *signalHandler) loop(
 			stopNow()
 			end(errGuardGone, 0)
 			sweep = time.After(guardGoneTimeout)
+		case r := <-lifeline.SuspendRequests():
+			switch {
+			case !r.Suspend:
+				h.suspension.Resume()
+			case first.IsZero():
+				lifeline.ConfirmSuspended(r, h.suspension.Suspend())
+			}
 		case <-sweep:
 			procs.Sweep(forcedExit / 2)
 		case <-exit:

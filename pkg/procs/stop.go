@@ -59,6 +59,7 @@ func (g *Group) Stop(policy StopPolicy) error {
 	if len(left) > 0 {
 		return fmt.Errorf("stop workers: %w", &StuckError{Processes: proctree.DescribeStuck(left)})
 	}
+	g.sup.opts.Suspension.groupEnded()
 	g.sup.release()
 	return nil
 }
@@ -77,6 +78,7 @@ func (g *Group) beginStop() {
 // stopWorkers returns once all workers have exited. Otherwise it returns the processes that survived SIGKILL.
 func (g *Group) stopWorkers(policy StopPolicy) []proctree.Process {
 	g.signalWorkers(policy.Signal)
+	g.sup.opts.Suspension.groupEnds()
 	if g.waitGone(policy) {
 		return nil
 	}

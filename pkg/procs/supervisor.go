@@ -30,6 +30,8 @@ type Options struct {
 	// never. It is for a process that was stopped (SIGSTOP) while it started workers, and cannot know how much time
 	// has passed since.
 	Expired func() bool
+	// Suspension suspends the workers of this supervisor. It may be nil.
+	Suspension *Suspension
 	// KillTimeout is how long a process may take to vanish after SIGKILL before Stop gives up. Only a process in
 	// uninterruptible sleep, or one held by a debugger, takes long. 0 means 10 s.
 	KillTimeout time.Duration
@@ -222,6 +224,7 @@ func (s *Supervisor) forkKept(fork func() (int, error)) (int, error) {
 	pid, err := fork()
 	if err == nil {
 		s.kept[pid] = true
+		s.opts.Suspension.forked(pid)
 	}
 	return pid, err
 }
@@ -234,6 +237,7 @@ func (s *Supervisor) reap(workers []*worker) {
 		if w.pid != 0 && s.kept[w.pid] {
 			proctree.Reap(w.pid)
 			delete(s.kept, w.pid)
+			s.opts.Suspension.reaped(w.pid)
 		}
 	}
 }

@@ -20,6 +20,7 @@ type child struct {
 	pidfd int // -1 where the kernel has none
 	link  *guardLink
 	timer *guardTimer
+	death deathPipe
 }
 
 // startChild executes this program again. The child gets a process group of its own, so that a signal from the terminal
@@ -30,15 +31,20 @@ func startChild(role Role) (*child, error) {
 		return nil, fmt.Errorf("make the guard's lifeline: %w", err)
 	}
 	defer func() { _ = unix.Close(theirs) }()
-	c := &child{pidfd: -1, link: link}
+	c := &child{pidfd: -1, link: link, death: deathPipe{-1, -1}}
 	if c.timer, err = newGuardTimer(); err != nil {
 		link.close()
 		return nil, fmt.Errorf("make the guard's timer: %w", err)
 	}
-	const linkFD, timerFD = 3, 4 // in the child, as their order in Files says
+	if c.death, err = newDeathPipe(); err != nil {
+		c.close()
+		return nil, fmt.Errorf("make the guard's pipe: %w", err)
+	}
+	defer c.death.closeWrite()
+	const linkFD, timerFD, deathFD = 3, 4, 5 // in the child, as their order in Files says
 	c.pid, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), lifelineEnv(role, linkFD, timerFD)),
-		Files: []uintptr{0, 1, 2, uintptr(theirs), uintptr(c.timer.fd)},
+		Env:   append(os.Environ(), lifelineEnv(role, linkFD, timerFD, deathFD)),
+		Files: []uintptr{0, 1, 2, uintptr(theirs), uintptr(c.timer.fd), uintptr(c.death.write)},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &c.pidfd},
 	})
 	if err != nil {
@@ -51,6 +57,7 @@ func startChild(role Role) (*child, error) {
 func (c *child) close() {
 	c.link.close()
 	c.timer.close()
+	c.death.close()
 	if c.pidfd >= 0 {
 		_ = unix.Close(c.pidfd)
 	}

@@ -13,6 +13,10 @@ type Options struct {
 	// OnDeadline is called each time that Run kills workers because the agent let its deadline pass; see
 	// [Lifeline.SetDeadline]. after is the time that the agent had set. OnDeadline may be nil, and may block.
 	OnDeadline func(after time.Duration)
+	// OnSuspend is called before Run stops this process because of SIGTSTP, when the agent has stopped the job's
+	// processes. OnContinue is called after this process was continued. They may be nil, and may block.
+	OnSuspend  func(workers int)
+	OnContinue func()
 
 	// ExitTimeout is how long an agent that has announced its exit may take to vanish. 0 means 10 s.
 	ExitTimeout time.Duration

@@ -56,10 +56,19 @@ func Run(opts Options) (Result, error) {
 	var exitTimeout <-chan time.Time
 	var kill workerKiller
 	var notices notices
+	jobs := newJobControl(c, &kill, &opts, &notices)
+	defer jobs.close()
 	for {
 		select {
 		case sig := <-signals:
 			c.signal(sig.(syscall.Signal))
+			jobs.cancel()
+		case sig := <-jobs.signals:
+			jobs.signaled(sig)
+		case r := <-lifeline.SuspendRequests():
+			jobs.requested(r)
+		case confirmation := <-c.link.confirmed:
+			jobs.confirmed(confirmation)
 		case <-lifeline.Broken():
 			c.signal(syscall.SIGKILL)
 			lifeline = nil
@@ -68,6 +77,7 @@ func Run(opts Options) (Result, error) {
 			if kill.begin(c) > 0 && opts.OnDeadline != nil {
 				notices.add(func() { opts.OnDeadline(after) })
 			}
+			jobs.killed()
 		case <-kill.again:
 			kill.repeat()
 		case <-announced:
@@ -96,7 +106,7 @@ func (c *child) finish(exit procs.Exit, role Role, opts Options, timeout time.Du
 	return result
 }
 
-// forwarded lists the signals that the guard passes on: neither those of job control, nor those that the kernel or the
+// forwarded lists the signals that the guard passes on: neither those of [jobControl], nor those that the kernel or the
 // Go runtime raises for the process itself.
 func forwarded() []syscall.Signal {
 	return []syscall.Signal{

@@ -33,11 +33,17 @@ type guardedJob struct {
 
 func startGuarded(t *testing.T, args ...string) *guardedJob {
 	t.Helper()
+	return startGuardedIn(t, nil, args...)
+}
+
+// startGuardedIn starts the guard with attributes: a process group or a session of its own.
+func startGuardedIn(t *testing.T, attr *syscall.SysProcAttr, args ...string) *guardedJob {
+	t.Helper()
 	j := &guardedJob{t: t}
 	mark := testenv.Mark()
 	j.guard = exec.Command(os.Args[0], args...)
 	j.guard.Env = append(os.Environ(), helperEnv+"=guarded", mark, "GORACE=atexit_sleep_ms=10")
-	j.guard.Stderr = &j.stderr
+	j.guard.Stderr, j.guard.SysProcAttr = &j.stderr, attr
 	in, err1 := j.guard.StdinPipe()
 	out, err2 := j.guard.StdoutPipe()
 	if err := errors.Join(err1, err2, j.guard.Start()); err != nil {

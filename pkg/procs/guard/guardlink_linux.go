@@ -1,9 +1,11 @@
 package guard
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"syscall"
 	"time"
@@ -33,6 +35,17 @@ func (l *Lifeline) SetExitNotice(notice []byte) error {
 	return nil
 }
 
+// ConfirmSuspended tells the guard that every process of the job has been stopped, and how many workers there are.
+func (l *Lifeline) ConfirmSuspended(r SuspendRequest, workers int) {
+	if l == nil {
+		return
+	}
+	if raw, err := l.link.SyscallConn(); err == nil {
+		n := uint16(min(workers, math.MaxUint16))
+		_ = sendPacket(raw, binary.BigEndian.AppendUint16([]byte{packetSuspended, r.id}, n))
+	}
+}
+
 // sendPacket sends one packet, or fails at once.
 func sendPacket(raw syscall.RawConn, packet []byte) (err error) {
 	ctl := raw.Control(func(fd uintptr) {
@@ -58,6 +71,14 @@ type guardLink struct {
 	announced chan struct{} // closed when code is set
 	stuck     bool          // the child reported processes that do not die
 	notice    []byte        // the child's exit notice; nil: none
+
+	confirmed chan confirmation // the last confirmation that was not received yet
+}
+
+// confirmation says that the child has suspended the job.
+type confirmation struct {
+	id      byte
+	workers int
 }
 
 // newGuardLink makes a lifeline, whose packets arrive whole or not at all. The caller closes theirs, the child's end.
@@ -68,6 +89,7 @@ func newGuardLink() (k *guardLink, theirs int, err error) {
 	}
 	k = &guardLink{
 		file: os.NewFile(uintptr(fds[0]), "lifeline"), done: make(chan struct{}), announced: make(chan struct{}),
+		confirmed: make(chan confirmation, 1),
 	}
 	if k.raw, err = k.file.SyscallConn(); err != nil {
 		_ = k.file.Close()
@@ -112,6 +134,14 @@ func (k *guardLink) receive(fd int) error {
 		}
 	case packetStuck:
 		k.stuck = true
+	case packetSuspended:
+		if len(body) == 3 {
+			select {
+			case <-k.confirmed: // it is for an older request
+			default:
+			}
+			k.confirmed <- confirmation{id: body[0], workers: int(binary.BigEndian.Uint16(body[1:]))}
+		}
 	case packetNotice:
 		k.notice = append([]byte(nil), body...) // nil if it is empty
 	}
@@ -132,6 +162,12 @@ func (k *guardLink) finish() (exiting bool) {
 
 // notifyKilled tells the child that the deadline has passed. A stopped child receives it when it continues.
 func (k *guardLink) notifyKilled() { _ = sendPacket(k.raw, []byte{packetKilled}) }
+
+// sendSuspend tells the child to suspend the job.
+func (k *guardLink) sendSuspend(id byte) { _ = sendPacket(k.raw, []byte{packetSuspend, id}) }
+
+// sendContinue tells the child to continue the job.
+func (k *guardLink) sendContinue() { _ = sendPacket(k.raw, []byte{packetContinue}) }
 
 func (k *guardLink) close() {
 	_ = k.file.Close()

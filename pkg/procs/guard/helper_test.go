@@ -45,7 +45,12 @@ func runGuarded(args []string) {
 		if slices.Contains(args, "mute") {
 			select {}
 		}
-	}}
+	}, OnSuspend: func(workers int) {
+		fmt.Fprintf(os.Stderr, "suspended %d\n", workers)
+		if slices.Contains(args, "mute") {
+			select {}
+		}
+	}, OnContinue: func() { fmt.Fprintln(os.Stderr, "continued") }}
 	if slices.Contains(args, "impatient") {
 		opts.ExitTimeout, opts.ShortSweepTimeout = time.Second, time.Second
 	}
@@ -73,8 +78,11 @@ func runGuarded(args []string) {
 type scriptedAgent struct {
 	lifeline *Lifeline
 	sup      *procs.Supervisor
+	suspend  procs.Suspension
 	group    *procs.Group
 	renew    *time.Ticker
+
+	suspended bool
 }
 
 // serve executes commands. It exits when the guard has died, as an agent does.
@@ -94,6 +102,15 @@ func (a *scriptedAgent) serve() {
 				answer = "error: " + err.Error()
 			}
 			fmt.Println(answer)
+		case r := <-a.lifeline.SuspendRequests():
+			if r.Suspend {
+				a.suspended = true
+				a.lifeline.ConfirmSuspended(r, a.suspend.Suspend())
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "agent continues after %d kills\n", len(a.lifeline.killed))
+			a.suspend.Resume()
+			a.suspended = false
 		case <-a.lifeline.Broken():
 			if a.group != nil {
 				_ = a.group.Stop(procs.StopPolicy{Signal: syscall.SIGKILL})
@@ -158,6 +175,8 @@ func (a *scriptedAgent) do(word, rest string) (answer string, err error) {
 	case "sweep":
 		procs.Sweep(10 * time.Second)
 		return "ok", nil
+	case "suspended":
+		return fmt.Sprint(a.suspended), nil
 	case "passed":
 		return fmt.Sprint(a.lifeline.DeadlinePassed()), nil
 	case "killed": // does the guard report a kill within DURATION?
@@ -180,7 +199,7 @@ func (a *scriptedAgent) do(word, rest string) (answer string, err error) {
 
 func (a *scriptedAgent) start(script string) (err error) {
 	if a.sup == nil {
-		if a.sup, err = procs.NewSupervisor(procs.Options{}); err != nil {
+		if a.sup, err = procs.NewSupervisor(procs.Options{Suspension: &a.suspend}); err != nil {
 			return err
 		}
 	}

@@ -19,11 +19,12 @@ const (
 	RoleAgent Role = "agent" // runs the job
 )
 
-// lifelineVar is the environment variable in which a guard passes ROLE:GUARDPID:FD:TIMERFD to its child.
+// lifelineVar is the environment variable in which a guard passes ROLE:GUARDPID:FD:TIMERFD:DEATHFD to its
+// child.
 const lifelineVar = "ELASTICRUN_LIFELINE"
 
-func lifelineEnv(role Role, fd, timer int) string {
-	return fmt.Sprintf("%s=%s:%d:%d:%d", lifelineVar, role, os.Getpid(), fd, timer)
+func lifelineEnv(role Role, fd, timer, death int) string {
+	return fmt.Sprintf("%s=%s:%d:%d:%d:%d", lifelineVar, role, os.Getpid(), fd, timer, death)
 }
 
 // A lifeline carries packets. The first byte of a packet is its kind. The child sends these kinds:
@@ -31,13 +32,19 @@ const (
 	packetExit   = 1 // the child exits on purpose; the next byte is its exit code
 	packetStuck  = 2 // the child has reported processes that survive SIGKILL
 	packetNotice = 3 // an exit notice follows; an empty one withdraws the last
+	// The job is suspended. The request's number and the number of workers follow, one byte and two.
+	packetSuspended = 4
 )
 
 // maxExitNotice is the most bytes that an exit notice may have.
 const maxExitNotice = 32 << 10
 
-// packetKilled is the only kind that a guard sends: the deadline has passed.
-const packetKilled = 1
+// A guard sends these kinds:
+const (
+	packetKilled   = 1 // the deadline has passed
+	packetSuspend  = 2 // suspend the job; the request's number follows, one byte
+	packetContinue = 3 // continue the job
+)
 
 // Lifeline connects a process to the guard that started it. The methods of a nil Lifeline do nothing; a process
 // without a guard has one. They may be called concurrently.
@@ -45,7 +52,18 @@ type Lifeline struct {
 	link     *os.File
 	broken   chan struct{}
 	killed   chan struct{}
+	suspends chan SuspendRequest
 	watchdog watchdog
+	death    int // the write end of the guard's deathPipe; it closes when this process ends
+}
+
+// SuspendRequest is an order of the guard. It comes when the user suspends the launcher (Ctrl-Z), and when the launcher
+// continues (fg, bg).
+type SuspendRequest struct {
+	// Suspend says to stop every process of the job; then call [Lifeline.ConfirmSuspended]. False says to continue them.
+	Suspend bool
+
+	id byte
 }
 
 // Started reports whether a guard started this process. Call it before [OpenLifeline].
@@ -66,23 +84,27 @@ func OpenLifeline() (Role, *Lifeline, error) {
 		return RoleNone, nil, err
 	}
 	f := strings.Split(value, ":")
-	if len(f) != 4 {
+	if len(f) != 5 {
 		return RoleNone, nil, fmt.Errorf("environment variable %s=%q was not set by elasticrun; unset it", lifelineVar, value)
 	}
 	fd, err1 := strconv.Atoi(f[2])
 	timer, err2 := strconv.Atoi(f[3])
-	if err1 != nil || err2 != nil || f[1] != strconv.Itoa(os.Getppid()) {
+	death, err3 := strconv.Atoi(f[4])
+	if err1 != nil || err2 != nil || err3 != nil || f[1] != strconv.Itoa(os.Getppid()) {
 		return RoleNone, nil, fmt.Errorf("the guard (pid %s) has exited", f[1])
 	}
 	syscall.CloseOnExec(fd)
 	syscall.CloseOnExec(timer)
+	syscall.CloseOnExec(death)
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return RoleNone, nil, fmt.Errorf("open the lifeline: %w", err)
 	}
 	l := &Lifeline{
-		link:   os.NewFile(uintptr(fd), "lifeline"),
-		broken: make(chan struct{}),
-		killed: make(chan struct{}, 1),
+		link:     os.NewFile(uintptr(fd), "lifeline"),
+		broken:   make(chan struct{}),
+		killed:   make(chan struct{}, 1),
+		suspends: make(chan SuspendRequest, 1),
+		death:    death,
 	}
 	l.watchdog.open(timer)
 	go l.watch()
@@ -93,11 +115,18 @@ func OpenLifeline() (Role, *Lifeline, error) {
 func (l *Lifeline) watch() {
 	defer close(l.broken)
 	for {
-		var b [1]byte
+		var b [2]byte
 		if _, err := l.link.Read(b[:]); err != nil {
 			return
 		}
-		if b[0] == packetKilled {
+		switch b[0] {
+		case packetSuspend, packetContinue:
+			select {
+			case <-l.suspends: // a later request replaces it
+			default:
+			}
+			l.suspends <- SuspendRequest{Suspend: b[0] == packetSuspend, id: b[1]}
+		case packetKilled:
 			l.watchdog.acknowledged()
 			select {
 			case l.killed <- struct{}{}:
@@ -113,6 +142,15 @@ func (l *Lifeline) Broken() <-chan struct{} {
 		return nil
 	}
 	return l.broken
+}
+
+// SuspendRequests returns a channel with the last [SuspendRequest] that was not received yet. It is nil for a nil
+// Lifeline.
+func (l *Lifeline) SuspendRequests() <-chan SuspendRequest {
+	if l == nil {
+		return nil
+	}
+	return l.suspends
 }
 
 // AnnounceExit tells the guard that the process exits now, on purpose, with this code. If a process ends without an
@@ -164,4 +202,5 @@ func (l *Lifeline) Close() {
 	_ = l.link.Close()
 	<-l.broken
 	l.watchdog.close()
+	_ = syscall.Close(l.death)
 }

@@ -10,6 +10,9 @@ func (l *Lifeline) SetExitNotice([]byte) error { return nil }
 // SetDeadline does nothing: there is no guard on this system.
 func (l *Lifeline) SetDeadline(time.Duration) {}
 
+// ConfirmSuspended does nothing: there is no guard on this system.
+func (l *Lifeline) ConfirmSuspended(SuspendRequest, int) {}
+
 // DeadlinePassed returns false.
 func (l *Lifeline) DeadlinePassed() bool { return false }
 

@@ -182,6 +182,9 @@ func (k *workerKiller) begin(c *child) int {
 	return len(left)
 }
 
+// active reports whether begin has killed the workers of a deadline that the agent has not set again.
+func (k *workerKiller) active() bool { return k.again != nil }
+
 // repeat kills the processes that it finds now, unless the agent has set its deadline again: then the workers are the
 // agent's, and there may be new ones. It checks that after the scan, so the scan has none of the new ones. It repeats
 // until then, because an agent that was stopped in the middle of a start may fork once more when it continues.

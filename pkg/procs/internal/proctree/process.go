@@ -23,6 +23,9 @@ const KillInterval = 20 * time.Millisecond
 // its other threads still run.
 func (p Process) Dead() bool { return p.State == 'X' || p.State == 'Z' && p.Threads <= 1 }
 
+// Stopped reports whether job control or a debugger has stopped the process.
+func (p Process) Stopped() bool { return p.State == 'T' || p.State == 't' }
+
 // hidden reports whether /proc does not show the process, which is a child of this one.
 func (p Process) hidden() bool { return p.Start == "" }
 

@@ -1,0 +1,251 @@
+package guard
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
+)
+
+// jobControl suspends the job when SIGTSTP comes (Ctrl-Z). It asks the child to stop the processes of the job, waits
+// for the confirmation, and stops this process, which is what the shell waits for. The child goes on. When SIGCONT
+// continues this process (fg, bg), jobControl tells the child to continue the job.
+//
+// So nothing of the job runs while the guard cannot enforce the deadline. If the child dies meanwhile, the kernel
+// continues this process; see [deathPipe].
+//
+// A guard below another one stops nothing but the job: requests come from the guard above.
+type jobControl struct {
+	child   *child
+	kill    *workerKiller
+	opts    *Options
+	notices *notices
+	signals chan os.Signal
+
+	id        byte            // of the last request to the child
+	waiting   bool            // the child has not confirmed yet
+	above     *SuspendRequest // the request of the guard above; nil: the request is a SIGTSTP
+	continued time.Time       // when the last SIGCONT came
+	resuming  bool            // continue once the workers have been killed, because the deadline has passed
+}
+
+// ambiguous is how soon after a SIGCONT a SIGTSTP is ignored. The Go runtime delivers signals that arrive together by
+// number, so SIGCONT comes first even if it was sent last. To ignore it is the safe side: a job that runs although it
+// was to stop can be stopped again.
+const ambiguous = 20 * time.Millisecond
+
+// noticePause is how long jobControl waits for a console that blocks before it stops this process.
+const noticePause = 100 * time.Millisecond
+
+func newJobControl(c *child, kill *workerKiller, opts *Options, n *notices) *jobControl {
+	j := &jobControl{child: c, kill: kill, opts: opts, notices: n, signals: make(chan os.Signal, 8)}
+	signal.Notify(j.signals, syscall.SIGCONT)
+	if !isIgnored(syscall.SIGTSTP) {
+		signal.Notify(j.signals, syscall.SIGTSTP)
+	}
+	return j
+}
+
+func (j *jobControl) close() { signal.Stop(j.signals) }
+
+// signaled acts on SIGTSTP and SIGCONT.
+func (j *jobControl) signaled(sig os.Signal) {
+	if sig == syscall.SIGCONT {
+		j.continued = time.Now()
+		if j.above == nil {
+			j.cancel()
+		}
+		return
+	}
+	if !j.waiting && time.Since(j.continued) > ambiguous && !isOrphaned() {
+		j.above = nil
+		j.suspend()
+	}
+}
+
+// requested acts on a request of the guard above.
+func (j *jobControl) requested(r SuspendRequest) {
+	if r.Suspend {
+		j.above = &r
+		j.suspend()
+		return
+	}
+	j.waiting = false
+	j.resume()
+}
+
+// suspend asks the child to stop the job. A child that does not answer cannot have stopped it, so nothing else happens
+// before it does.
+func (j *jobControl) suspend() {
+	j.id++
+	j.waiting = true
+	j.child.link.sendSuspend(j.id)
+}
+
+// cancel gives up a suspension that was not confirmed.
+func (j *jobControl) cancel() {
+	if j.waiting {
+		j.waiting = false
+		j.child.link.sendContinue()
+	}
+}
+
+// confirmed passes a confirmation on to the guard above. Otherwise it stops this process, and returns after SIGCONT.
+func (j *jobControl) confirmed(c confirmation) {
+	if !j.waiting || c.id != j.id {
+		return // it was canceled
+	}
+	if j.above != nil {
+		j.waiting = false
+		j.opts.Lifeline.ConfirmSuspended(*j.above, c.workers)
+		return
+	}
+	j.notify(func() { j.opts.OnSuspend(c.workers) }, j.opts.OnSuspend != nil)
+	if j.continuedMeanwhile() {
+		j.cancel()
+	} else {
+		stopSelf()
+		j.waiting = false
+		j.resume()
+	}
+	j.notify(j.opts.OnContinue, j.opts.OnContinue != nil)
+}
+
+// resume tells the child to continue the job. If the deadline has passed, the workers must be killed before.
+func (j *jobControl) resume() {
+	if _, missed := j.child.timer.passed(); missed && !j.kill.active() {
+		j.resuming = true
+		return
+	}
+	j.child.link.sendContinue()
+}
+
+// killed continues the job, which was not done because the deadline had passed. The workers have been killed.
+func (j *jobControl) killed() {
+	if j.resuming {
+		j.resuming = false
+		j.child.link.sendContinue()
+	}
+}
+
+// continuedMeanwhile reports whether a SIGCONT has come since the SIGTSTP. It sees every signal that this process has
+// received.
+func (j *jobControl) continuedMeanwhile() bool {
+	flush := make(chan os.Signal, 1)
+	signal.Notify(flush, syscall.SIGCONT)
+	signal.Stop(flush) // returns when the runtime has delivered what it had received
+	for {
+		select {
+		case sig := <-j.signals:
+			if sig == syscall.SIGCONT {
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
+
+func (j *jobControl) notify(call func(), wanted bool) {
+	if !wanted {
+		return
+	}
+	done := make(chan struct{})
+	j.notices.add(func() {
+		defer close(done)
+		call()
+	})
+	select {
+	case <-done:
+	case <-time.After(noticePause):
+	}
+}
+
+// stopSelf stops this process and returns when it has been continued.
+func stopSelf() {
+	runtime.LockOSThread() // a signal to the calling thread has its effect before the system call returns
+	defer runtime.UnlockOSThread()
+	_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGSTOP)
+}
+
+// isOrphaned reports whether no shell would continue this process's group if it stopped: no ancestor is in another
+// group of the same session. The kernel then ignores a SIGTSTP that has no handler, and so does jobControl.
+func isOrphaned() bool {
+	group, session := unix.Getpgrp(), ownSession()
+	for pid := os.Getppid(); ; {
+		theirs, err := unix.Getsid(pid)
+		if pid == 0 || err != nil || theirs != session {
+			return true
+		}
+		if pgid, err := unix.Getpgid(pid); err != nil || pgid != group {
+			return err != nil
+		}
+		if !proctree.ProcIsOurs() {
+			return true
+		}
+		p, ok := proctree.Read(pid)
+		if !ok {
+			return true
+		}
+		pid = p.PPID
+	}
+}
+
+func ownSession() int {
+	session, _ := unix.Getsid(0) // it cannot fail
+	return session
+}
+
+// isIgnored reports whether this process has inherited that sig is ignored. The Go runtime does not tell it of signals
+// of job control.
+func isIgnored(sig syscall.Signal) bool {
+	status, _ := os.ReadFile("/proc/self/status") // without /proc the signal counts as not ignored
+	for line := range strings.Lines(string(status)) {
+		if set, ok := strings.CutPrefix(line, "SigIgn:"); ok {
+			ignored, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			return err == nil && ignored&(1<<(sig-1)) != 0
+		}
+	}
+	return false
+}
+
+// deathPipe makes the kernel continue this process with SIGCONT when the child dies. The child holds the only write
+// end and writes nothing, so the pipe changes only when the child's end closes. Without it, the death of a child would
+// go unnoticed while this process is stopped, and the kernel continues stopped processes of a session whose leader has
+// died. If the kernel refuses to send the signal, the shell's SIGCONT comes all the same.
+type deathPipe struct{ read, write int }
+
+func newDeathPipe() (deathPipe, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return deathPipe{-1, -1}, err
+	}
+	fd := uintptr(fds[0])
+	_, _ = unix.FcntlInt(fd, unix.F_SETSIG, int(unix.SIGCONT))
+	_, _ = unix.FcntlInt(fd, unix.F_SETOWN, unix.Getpid())
+	_, _ = unix.FcntlInt(fd, unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC)
+	return deathPipe{fds[0], fds[1]}, nil
+}
+
+// closeWrite closes this process's copy of the child's end.
+func (p *deathPipe) closeWrite() {
+	if p.write >= 0 {
+		_ = unix.Close(p.write)
+		p.write = -1
+	}
+}
+
+func (p *deathPipe) close() {
+	p.closeWrite()
+	if p.read >= 0 {
+		_ = unix.Close(p.read)
+		p.read = -1
+	}
+}

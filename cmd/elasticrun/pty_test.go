@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// terminal is a launch whose stdin, stdout and stderr are a terminal of its own.
+// terminal is a command, usually a launch, whose stdin, stdout and stderr are a terminal of its own.
 type terminal struct {
 	t    *testing.T
 	mark string
@@ -39,9 +39,16 @@ func startTerminal(t *testing.T, script string, flags ...string) *terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &terminal{t: t, mark: testenv.Mark(), done: make(chan struct{})}
-	x.cmd = exec.Command(testenv.Binary(t), append(flags, path)...)
-	x.cmd.Env = append(os.Environ(), x.mark, "PYTHON_EXEC="+python, "TMPDIR="+t.TempDir())
+	t.Setenv("PYTHON_EXEC", python)
+	return startOnTerminal(t, exec.Command(testenv.Binary(t), append(flags, path)...))
+}
+
+// startOnTerminal runs a command at a terminal of its own.
+func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
+	t.Helper()
+	x := &terminal{t: t, mark: testenv.Mark(), cmd: cmd, done: make(chan struct{})}
+	x.cmd.Env = append(os.Environ(), x.mark, "TMPDIR="+t.TempDir())
+	var err error
 	if x.tty, err = pty.Start(x.cmd); err != nil {
 		t.Fatal(err)
 	}

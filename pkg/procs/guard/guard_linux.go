@@ -45,6 +45,10 @@ func Run(opts Options) (Result, error) {
 	if err := reserveResources(); err != nil {
 		return Result{}, err
 	}
+	var kill workerKiller
+	var notices notices
+	jobs := newJobControl(&kill, &opts, &notices)
+	defer jobs.close()
 	c, err := startChild(role)
 	if err != nil {
 		return Result{}, err
@@ -54,10 +58,7 @@ func Run(opts Options) (Result, error) {
 	go func() { exited <- c.wait() }()
 	announced := c.link.announced
 	var exitTimeout <-chan time.Time
-	var kill workerKiller
-	var notices notices
-	jobs := newJobControl(c, &kill, &opts, &notices)
-	defer jobs.close()
+	jobs.child = c
 	for {
 		select {
 		case sig := <-signals:

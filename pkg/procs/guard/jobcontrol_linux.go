@@ -29,23 +29,19 @@ type jobControl struct {
 	notices *notices
 	signals chan os.Signal
 
-	id        byte            // of the last request to the child
-	waiting   bool            // the child has not confirmed yet
-	above     *SuspendRequest // the request of the guard above; nil: the request is a SIGTSTP
-	continued time.Time       // when the last SIGCONT came
-	resuming  bool            // continue once the workers have been killed, because the deadline has passed
+	id       byte            // of the last request to the child
+	waiting  bool            // the child has not confirmed yet
+	above    *SuspendRequest // the request of the guard above; nil: the request is a SIGTSTP
+	resuming bool            // continue once the workers have been killed, because the deadline has passed
 }
 
-// ambiguous is how soon after a SIGCONT a SIGTSTP is ignored. The Go runtime delivers signals that arrive together by
-// number, so SIGCONT comes first even if it was sent last. To ignore it is the safe side: a job that runs although it
-// was to stop can be stopped again.
-const ambiguous = 20 * time.Millisecond
-
-// noticePause is how long jobControl waits for a console that blocks before it stops this process.
+// noticePause is how long jobControl waits for a console that blocks before it stops this process. It also bounds the
+// wait for the SIGCONT that has continued this process.
 const noticePause = 100 * time.Millisecond
 
-func newJobControl(c *child, kill *workerKiller, opts *Options, n *notices) *jobControl {
-	j := &jobControl{child: c, kill: kill, opts: opts, notices: n, signals: make(chan os.Signal, 8)}
+// newJobControl starts to receive signals. Its child is set before the methods are called.
+func newJobControl(kill *workerKiller, opts *Options, n *notices) *jobControl {
+	j := &jobControl{kill: kill, opts: opts, notices: n, signals: make(chan os.Signal, 8)}
 	signal.Notify(j.signals, syscall.SIGCONT)
 	if !isIgnored(syscall.SIGTSTP) {
 		signal.Notify(j.signals, syscall.SIGTSTP)
@@ -56,15 +52,17 @@ func newJobControl(c *child, kill *workerKiller, opts *Options, n *notices) *job
 func (j *jobControl) close() { signal.Stop(j.signals) }
 
 // signaled acts on SIGTSTP and SIGCONT.
+//
+// The Go runtime delivers signals that arrive together by number, so a SIGTSTP that follows a SIGCONT may have been
+// sent before it. signaled drops it: a job that runs although it was to stop can be stopped again.
 func (j *jobControl) signaled(sig os.Signal) {
-	if sig == syscall.SIGCONT {
-		j.continued = time.Now()
+	switch {
+	case sig == syscall.SIGCONT:
+		j.dropSignals()
 		if j.above == nil {
 			j.cancel()
 		}
-		return
-	}
-	if !j.waiting && time.Since(j.continued) > ambiguous && !isOrphaned() {
+	case !j.waiting && !isOrphaned():
 		j.above = nil
 		j.suspend()
 	}
@@ -108,10 +106,11 @@ func (j *jobControl) confirmed(c confirmation) {
 		return
 	}
 	j.notify(func() { j.opts.OnSuspend(c.workers) }, j.opts.OnSuspend != nil)
-	if j.continuedMeanwhile() {
+	if j.dropSignals() {
 		j.cancel()
 	} else {
 		stopSelf()
+		j.awaitContinue()
 		j.waiting = false
 		j.resume()
 	}
@@ -135,24 +134,36 @@ func (j *jobControl) killed() {
 	}
 }
 
-// continuedMeanwhile reports whether a SIGCONT has come since the SIGTSTP. It sees every signal that this process has
-// received.
-func (j *jobControl) continuedMeanwhile() bool {
+// dropSignals drops the signals that this process has received and not acted on. It reports whether there was a SIGCONT.
+func (j *jobControl) dropSignals() (continued bool) {
 	flush := make(chan os.Signal, 1)
 	signal.Notify(flush, syscall.SIGCONT)
 	signal.Stop(flush) // returns when the runtime has delivered what it had received
 	for {
 		select {
 		case sig := <-j.signals:
-			if sig == syscall.SIGCONT {
-				return true
-			}
+			continued = continued || sig == syscall.SIGCONT
 		default:
-			return false
+			return continued
 		}
 	}
 }
 
+// awaitContinue receives the SIGCONT that has continued this process. A SIGTSTP after it counts.
+func (j *jobControl) awaitContinue() {
+	for timeout := time.After(noticePause); ; {
+		select {
+		case sig := <-j.signals:
+			if sig == syscall.SIGCONT {
+				return
+			}
+		case <-timeout:
+			return
+		}
+	}
+}
+
+// notify calls call, and returns before it has returned if the console blocks.
 func (j *jobControl) notify(call func(), wanted bool) {
 	if !wanted {
 		return

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// startInShell types a launch of two workers into an interactive shell, and returns the workers' pids.
+func startInShell(t *testing.T) (x *terminal, workers []int) {
+	t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		testenv.Missing(t, "needs bash")
+	}
+	x = startOnTerminal(t, exec.Command("bash", "--norc", "--noprofile", "-i"))
+	tree, err := filepath.Abs("../../testdata/workers/tree.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.press(fmt.Sprintf("%s --nproc-per-node=2 --no-python %s\n", testenv.Binary(t), tree))
+	ready := regexp.MustCompile(`ready (\d+)\s`)
+	testenv.Await(t, "the workers", awaitBound, func() bool { return len(ready.FindAllString(x.screen(), -1)) == 2 })
+	for _, found := range ready.FindAllStringSubmatch(x.screen(), -1) {
+		pid, _ := strconv.Atoi(found[1])
+		workers = append(workers, pid)
+	}
+	agent, _ := strconv.Atoi(statField(t, workers[0], 1))
+	guard, _ := strconv.Atoi(statField(t, agent, 1))
+	t.Cleanup(func() {
+		if t.Failed() { // a suspended job would stay
+			_ = syscall.Kill(guard, syscall.SIGKILL)
+		}
+	})
+	return x, workers
+}
+
+func awaitStates(t *testing.T, pids []int, states string) {
+	t.Helper()
+	testenv.Await(t, fmt.Sprintf("state %s of %d", states, pids), awaitBound, func() bool {
+		for _, pid := range pids {
+			if !strings.Contains(states, processState(t, pid)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Ctrl-Z and SIGTSTP stop the workers with the launcher, fg and bg continue them, and Ctrl-C ends them.
+func TestSuspendKey(t *testing.T) {
+	x, workers := startInShell(t)
+	for _, step := range []struct{ stop, resume string }{{"\x1a", "bg\n"}, {"kill -TSTP %1\n", "fg\n"}} {
+		x.press(step.stop)
+		x.expect("elasticrun: suspended 2 workers; continue with fg\r\n")
+		awaitStates(t, workers, "T")
+		x.press(step.resume)
+		x.expect("elasticrun: continued\r\n")
+		awaitStates(t, workers, "S")
+	}
+	x.press("\x03")
+	x.expect("elasticrun: exit_code=130 reason=signal")
+	x.press("echo co''de=$?\n")
+	x.expect("code=130")
+	x.press("exit\n")
+	x.end()
+}
+
+// The agent of a suspended job is killed. The guard continues without the shell, and ends the job.
+func TestAgentKilledWhileSuspended(t *testing.T) {
+	x, workers := startInShell(t)
+	x.press("\x1a")
+	x.expect("Stopped")
+	agent, _ := strconv.Atoi(statField(t, workers[0], 1))
+	if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	x.expect("elasticrun: exit_code=137 reason=signal")
+	for _, pid := range workers {
+		if err := syscall.Kill(pid, 0); err == nil {
+			t.Errorf("worker %d exists, in state %s", pid, processState(t, pid))
+		}
+	}
+	x.press("exit\n")
+	x.end()
+}

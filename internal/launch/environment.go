@@ -19,8 +19,9 @@ import (
 func Environment(cfg *config.Config, log zerolog.Logger) []string {
 	env, applied := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
 	if applied {
-		log.Info(). // the first line on the console says it too
-				Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores per worker",
+		// Not a warning, because the first line on the console says it too.
+		log.Info().
+			Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores per worker",
 				agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
 	own := append([]string{"TORCHELASTIC_SIGNALS_TO_HANDLE=" + cfg.SignalNames}, schedulerVariables(cfg)...)

@@ -95,7 +95,7 @@ func TestPythonPage(t *testing.T) {
 func TestPythonTorch(t *testing.T) {
 	env, _ := pythonEnvironment(t, "PYTHON_EXEC="+testenv.Torch(t, "1.13"), "OMP_NUM_THREADS=1")
 	cmd := exec.CommandContext(t.Context(), "python3", "-c",
-		"import elasticrun, jobs; print(elasticrun.launch(jobs.reduce, (5,), nproc_per_node=2))")
+		"import elasticrun, jobs; print(elasticrun.launch(jobs.reduce, (5,), nproc_per_node=2, log_level='error'))")
 	cmd.Env, cmd.Dir = env, t.TempDir()
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "{0: 11.0, 1: 11.0}\n" {
 		t.Errorf("%v\n%s", err, out)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -98,8 +99,8 @@ func announced(cfg *config.Config) announce.Start {
 	program, args := cfg.Command("python")
 	_, oneThread := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
 	s := announce.Start{
-		Name: agent.WorkerSpec{Entrypoint: program, Args: args}.DisplayName(), LocalWorkers: cfg.NprocPerNode,
-		OneThread: oneThread,
+		Name:         filepath.Base(agent.WorkerSpec{Entrypoint: program, Args: args}.DisplayName()),
+		LocalWorkers: cfg.NprocPerNode, OneThread: oneThread,
 	}
 	if cfg.RunID != config.NoRunID && (cfg.MaxNodes > 1 || cfg.Given("rdzv-id")) {
 		s.RunID = cfg.RunID

@@ -147,7 +147,8 @@ var rules = map[string]rule{
 	"internal/storeserver": {
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/httpserver", "internal/listen", "internal/logging",
-			"internal/sdnotify", "pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/elastic",
+			"internal/sdnotify", "internal/seconds", "pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"pkg/rdzv/elastic",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "elasticrun store serves jobs and takes part in none",
@@ -167,17 +168,19 @@ var rules = map[string]rule{
 	},
 	"internal/preview": {
 		ours: []string{
-			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen", "internal/printable", "internal/records",
-			"internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
+			"internal/printable", "internal/records", "internal/seconds", "internal/topology", "pkg/agent",
+			"pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a preview uses the packages that a launch would use, and starts nothing",
 	},
 	"internal/doctor": {
 		ours: []string{
-			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter", "internal/launch", "internal/listen", "internal/logging", "internal/oneshot", "internal/preview",
-			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter",
+			"internal/launch", "internal/listen", "internal/logging", "internal/oneshot", "internal/preview",
+			"internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "it judges a machine by values that it read before, such as a probe of the endpoint",
@@ -203,9 +206,9 @@ var rules = map[string]rule{
 	},
 	"internal/status": {
 		ours: []string{
-			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs", "internal/logging",
-			"internal/printable", "internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
-			"pkg/workerlog",
+			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs",
+			"internal/logging", "internal/plural", "internal/printable", "internal/seconds", "internal/topology",
+			"pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",
@@ -236,13 +239,16 @@ var rules = map[string]rule{
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {
-		ours:   []string{"internal/bytesize", "internal/cgroup", "pkg/failure"},
+		ours:   []string{"internal/bytesize", "internal/cgroup", "internal/seconds", "pkg/failure"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it judges what a worker left behind, without knowing jobs",
 	},
 	"pkg/report": {why: "a report is data, whatever its origin"},
 	"pkg/agent": {
-		ours:   []string{"pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv", "pkg/report", "pkg/workerlog"},
+		ours: []string{
+			"internal/seconds", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv", "pkg/report",
+			"pkg/workerlog",
+		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it decides the worker group's life without flags, files and sockets",
 	},
@@ -266,14 +272,14 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/elastic": {
 		ours: []string{
-			"internal/boottime", "internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore",
-			"pkg/rdzv",
+			"internal/boottime", "internal/seconds", "internal/tcplisten", "internal/userdir", "pkg/coord",
+			"pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
 	},
 	"pkg/coord": {
-		ours:   []string{"internal/boottime"},
+		ours:   []string{"internal/boottime", "internal/seconds"},
 		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/bbolt"},
 		why:    "the coordination store holds keys and sessions, and knows nothing of jobs",
 	},
@@ -294,7 +300,10 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"internal/printable", "pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
+		ours: []string{
+			"internal/plural", "internal/printable", "internal/seconds", "pkg/procs/internal/limits",
+			"pkg/procs/internal/proctree", "pkg/workerlog",
+		},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "it starts and stops processes without knowing why",
 	},

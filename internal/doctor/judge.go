@@ -135,7 +135,7 @@ func endpoint(name string, a preview.Address) Check {
 }
 
 func clock(s preview.StoreInfo) Check {
-	offset, trip := seconds(s.ClockOffset), seconds(s.RoundTrip)
+	offset, trip := duration(s.ClockOffset), duration(s.RoundTrip)
 	c := Check{Name: "clock", Status: OK, Value: fmt.Sprintf("the store's host is ahead by %v ± %v; round trip %v",
 		offset.Round(100*time.Microsecond), (trip / 2).Round(100*time.Microsecond), trip.Round(100*time.Microsecond))}
 	if offset.Abs() > clockBound+trip/2 {
@@ -145,7 +145,7 @@ func clock(s preview.StoreInfo) Check {
 	return c
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func duration(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // disk judges the free space of a file system. Shared memory is one too.
 func disk(d Disk) Check {

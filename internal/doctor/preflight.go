@@ -11,6 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
@@ -71,6 +72,6 @@ func (s *SiteCheck) Check(ctx context.Context) error {
 		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
 	}
 	logging.Always(s.log).
-		Stringer("took", time.Since(began).Round(time.Millisecond)).Str("output", last).Msg("the preflight command succeeded")
+		Str("took", seconds.Format(time.Since(began))).Str("output", last).Msg("the preflight command succeeded")
 	return nil
 }

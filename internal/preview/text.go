@@ -11,6 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -105,7 +106,7 @@ func (p Plan) rendezvousLines() []string {
 		"backend      " + r.Backend, "endpoint     " + r.Endpoint,
 		fmt.Sprintf("hosted here  %s: %s", r.Hosts, r.HostsWhy),
 		"worker store " + r.WorkerStore,
-		fmt.Sprintf("join timeout %v", time.Duration(r.JoinTimeout*float64(time.Second))),
+		fmt.Sprintf("join timeout %s", seconds.Format(time.Duration(r.JoinTimeout*float64(time.Second)))),
 	}
 	if r.Finished != "" {
 		lines = append(lines, "finished     "+r.Finished)

@@ -39,9 +39,9 @@ func families() []family {
 			},
 		},
 		ofNode("start_time_seconds", "When the launcher was started, as Unix time.",
-			func(s Snapshot) float64 { return seconds(s.Started) }),
+			func(s Snapshot) float64 { return unixSeconds(s.Started) }),
 		ofNode("state_start_time_seconds", "When the node entered that state, as Unix time.",
-			func(s Snapshot) float64 { return seconds(s.Since) }),
+			func(s Snapshot) float64 { return unixSeconds(s.Since) }),
 		ofNode("rounds_total", "Rounds that this node took part in.",
 			func(s Snapshot) float64 { return float64(s.Rounds) }),
 		ofNode("restarts_total", "Restarts charged to the job, as far as this node knows.",
@@ -111,7 +111,7 @@ func workerFamilies() []family {
 		of("worker_rank", "Rank of the worker in the whole job.",
 			running(func(w Worker) *float64 { return new(float64(w.Rank)) })),
 		of("worker_start_time_seconds", "When the worker was started, as Unix time, while it runs.",
-			running(func(w Worker) *float64 { return new(seconds(w.Since)) })),
+			running(func(w Worker) *float64 { return new(unixSeconds(w.Since)) })),
 		of("worker_resident_memory_bytes", "Resident memory of the worker and its descendants.",
 			used(func(u Usage) *float64 { return new(float64(u.RSSBytes)) })),
 		of("worker_processes", "Number of processes: the worker and its descendants.",
@@ -176,8 +176,8 @@ func divided[T int | int64 | float64](n *T, by float64) *float64 {
 	return new(float64(*n) / by)
 }
 
-// seconds returns t as Unix time; 0 for the zero time.
-func seconds(t report.Time) float64 {
+// unixSeconds returns t as Unix time; 0 for the zero time.
+func unixSeconds(t report.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}

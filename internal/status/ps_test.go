@@ -39,7 +39,7 @@ func TestJobsText(t *testing.T) {
 me       job7             train.py  2      8        running  1/3       2026-05-04 03:02:01  7,8  "/logs/a b"
 4000000  "none\x1b[31m"  x; .py    -      -        waiting  -         2026-05-04 03:02:01  9    -
 
-"none\x1b[31m" waits: 1 of 2 nodes have joined (1m00s ago)
+"none\x1b[31m" waits: 1 of 2 nodes have joined (1m ago)
 `
 	got := jobsText(all, true, all[1].Since.Time)
 	if fields := func(s string) string { return strings.Join(strings.Fields(s), " ") }; fields(got) != fields(want) {

@@ -156,7 +156,7 @@ last failure: rank 3 on node3 x in round 0, 51s ago: boom
 }
 
 func TestAges(t *testing.T) {
-	for seconds, want := range map[float64]string{-5: "0s", 59.9: "59s", 60: "1m00s", 3661: "1h01m", 90000: "1d01h"} {
+	for seconds, want := range map[float64]string{-5: "0s", 59.9: "59s", 60: "1m", 65: "1m05s", 3661: "1h01m", 90000: "1d01h"} {
 		now := epoch.Add(1e15)
 		if got := age(now, report.Time{Time: now.Add(-time.Duration(seconds * float64(time.Second)))}); got != want {
 			t.Errorf("%v s: %s, want %s", seconds, got, want)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/internal/plural"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -47,8 +49,8 @@ func (j Job) Text() string {
 func (j Job) headline() string {
 	var about []string
 	if r := j.Round; r != nil {
-		about = append(about, fmt.Sprintf("round %d, %s, %s, %d of %s", r.Number, count(r.Nodes, "node"),
-			count(r.WorldSize, "worker"), r.Restarts, count(r.MaxRestarts, "restart")))
+		about = append(about, fmt.Sprintf("round %d, %s, %s, %d of %s", r.Number, plural.Of(r.Nodes, "node"),
+			plural.Of(r.WorldSize, "worker"), r.Restarts, plural.Of(r.MaxRestarts, "restart")))
 	}
 	switch {
 	case j.Result != "": // the store has no round any more
@@ -195,26 +197,10 @@ func cleanUpTo(size int, s string) string {
 	return report.Head(strings.Join(strings.Fields(report.Printable(s)), " "), size)
 }
 
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 // age formats the time since then. It is never negative, because the clocks of two machines may differ.
 func age(now time.Time, then report.Time) string {
 	if then.IsZero() {
 		return "-"
 	}
-	d := max(0, now.Sub(then.Time))
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+	return seconds.Format(max(0, now.Sub(then.Time)).Truncate(time.Second))
 }

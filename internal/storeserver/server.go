@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/sdnotify"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
@@ -88,7 +89,7 @@ func stopStore(
 	ctx context.Context, urgent <-chan struct{}, server *tcpstore.Server, grace time.Duration, log zerolog.Logger,
 	cause error,
 ) error {
-	log.Info().Stringer("grace", grace).Msgf("%v: stopping", cause)
+	log.Info().Str("grace", seconds.Format(grace)).Msgf("%v: stopping", cause)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	done := make(chan bool, 1)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
@@ -20,25 +21,26 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 	began, timeout := time.Now(), max(0, cmp.Or(a.opts.ExitBarrierTimeout, DefaultExitBarrierTimeout))
 	others := a.round.WorldSize > 1
 	if others {
-		a.log.Info().Msgf("all workers have exited with 0: waiting up to %v for the other nodes to finish", timeout)
+		a.log.Info().Msgf("all workers have exited with 0: waiting up to %s for the other nodes to finish",
+			seconds.Format(timeout))
 	}
 	stop, err := a.awaitOthers(ctx, timeout)
-	waited := time.Since(began).Round(10 * time.Millisecond)
+	waited := seconds.Format(time.Since(began))
 	switch {
 	case ctx.Err() != nil && !errors.As(err, new(*rdzv.EndedError)):
 		return nil, context.Cause(ctx)
 	case err == nil && stop == nil:
 		if others {
-			a.log.Info().Stringer("waited", waited).Msg("the wait at the exit barrier is over")
+			a.log.Info().Str("waited", waited).Msg("the wait at the exit barrier is over")
 		}
 		return nil, nil
 	case err == nil, errors.As(err, new(*rdzv.EndedError)):
 		return stop, err
 	case errors.Is(err, rdzv.ErrTimeout):
-		a.log.Info().Stringer("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
+		a.log.Info().Str("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
 		return nil, nil
 	}
-	a.log.Warn().Err(err).Stringer("waited", waited).Msg(unknownEnd)
+	a.log.Warn().Err(err).Str("waited", waited).Msg(unknownEnd)
 	return nil, nil
 }
 

@@ -50,15 +50,15 @@ func TestExitBarrier(t *testing.T) {
 			},
 			waits: 3 * time.Second,
 			logs: []string{
-				"INF all workers have exited with 0: waiting up to 5m0s for the other nodes to finish",
+				"INF all workers have exited with 0: waiting up to 5m for the other nodes to finish",
 				"INF the wait at the exit barrier is over waited=3s",
 			},
 		},
 		{
 			name: "torch's time-out", timeout: 0, barrier: untilOver, waits: 5 * time.Minute,
 			logs: []string{
-				"INF all workers have exited with 0: waiting up to 5m0s for the other nodes to finish",
-				"INF leaving the exit barrier: other nodes may still run waited=5m0s",
+				"INF all workers have exited with 0: waiting up to 5m for the other nodes to finish",
+				"INF leaving the exit barrier: other nodes may still run waited=5m",
 			},
 		},
 		{
@@ -72,7 +72,7 @@ func TestExitBarrier(t *testing.T) {
 			name: "the rendezvous is lost", timeout: time.Minute,
 			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) { return nil, rdzv.ErrConnection },
 			logs: []string{
-				"INF all workers have exited with 0: waiting up to 1m0s for the other nodes to finish",
+				"INF all workers have exited with 0: waiting up to 1m for the other nodes to finish",
 				"WRN how the other nodes end is not known; this node ends with success, because all of its workers did " +
 					`error="rendezvous backend connection" waited=0s`,
 			},
@@ -82,7 +82,7 @@ func TestExitBarrier(t *testing.T) {
 			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) {
 				return nil, fmt.Errorf("wait: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}})
 			},
-			logs: []string{"INF all workers have exited with 0: waiting up to 1m0s for the other nodes to finish"},
+			logs: []string{"INF all workers have exited with 0: waiting up to 1m for the other nodes to finish"},
 			err:  rdzv.ErrClosed,
 		},
 	} {

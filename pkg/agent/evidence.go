@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -140,7 +141,7 @@ func (a *Agent) examineExits(p Processes, exits []procs.Exit, q query) []failure
 	if !a.evidence.timedOut {
 		if n := readInTime(pm, exits, found, q.kernel && a.opts.Kernel != nil); n < len(exits) {
 			a.evidence.timedOut = true
-			a.log.Warn().Str("missing", pm.reading()).Stringer("after", readTimeout).Msg("evidence is incomplete")
+			a.log.Warn().Str("missing", pm.reading()).Str("after", seconds.Format(readTimeout)).Msg("evidence is incomplete")
 		}
 	}
 	all := make([]failure.Failure, len(exits))

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -355,7 +356,7 @@ func finished(err error) (*rdzv.EndedError, bool) {
 func (a *Agent) logFailure(x procs.Exit) {
 	e := a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", x.LocalRank).Int("pid", x.PID)
 	if a.hung != nil {
-		e.Stringer("after", a.opts.ErrorExitTimeout).
+		e.Str("after", seconds.Format(a.opts.ErrorExitTimeout)).
 			Msg("a worker has written its error file and does not end: stopping the worker group")
 		return
 	}

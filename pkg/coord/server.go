@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // ServerOptions are the options of a Server.
@@ -238,7 +240,7 @@ func (s *Server) clock() time.Duration {
 		s.core.addPause(late)
 		s.nextTick = now
 		if late > time.Second {
-			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).
+			s.opts.Logger.Warn().Str("pause", seconds.Format(late)).
 				Msg("the job's store was paused; its sessions are extended by the pause")
 		}
 	}
@@ -259,7 +261,7 @@ func (s *Server) tick() {
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
 			s.opts.Logger.Warn().Str("run", ended.runID).Stringer("from", ended.from).Str("session", string(ended.id)).
-				Msgf("no keep-alive arrived for %v: the node counts as lost", ended.ttl)
+				Msgf("no keep-alive arrived for %s: the node counts as lost", seconds.Format(ended.ttl))
 			s.sessionEnded(ended, "no keep-alive arrived in time")
 		}
 		next, ok := s.core.nextExpiry()

@@ -412,7 +412,7 @@ func TestJudgeTexts(t *testing.T) {
 				Text: "ValueError: boom",
 			}},
 		},
-		"had exited with code 0 10m0s before its peers gave up waiting": {At: at(100), PeersLost: at(700)},
+		"had exited with code 0 10m before its peers gave up waiting": {At: at(100), PeersLost: at(700)},
 	} {
 		if got := Judge(c)[0].Text; got != want {
 			t.Errorf("%q, want %q", got, want)

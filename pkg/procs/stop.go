@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/plural"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
@@ -34,8 +36,8 @@ type StopPolicy struct {
 	// Leftovers is how long processes that outlive their worker may take to exit after SIGTERM. It is at most what is
 	// left of Grace.
 	Leftovers time.Duration
-	// Advice follows the log line about workers that take long to exit, such as "press Ctrl-C again to kill them now". It
-	// may be empty.
+	// Advice follows the log line about workers that take long to exit, such as "press Ctrl-C again to kill them now".
+	// With advice a person waits, so the line comes sooner. It may be empty.
 	Advice string
 	// KillNow ends every grace period when it is closed: SIGKILL at once. It may be nil.
 	KillNow <-chan struct{}
@@ -84,7 +86,7 @@ func (g *Group) stopWorkers(policy StopPolicy) []proctree.Process {
 	}
 	if policy.Signal != syscall.SIGKILL {
 		g.sup.opts.Logger.Warn().Str("after", SignalName(policy.Signal)).
-			Stringer("grace", policy.Grace.Round(time.Millisecond)).
+			Str("grace", seconds.Format(policy.Grace)).
 			Msg("workers still run: sending SIGKILL")
 	}
 	left := g.sup.killAll(g.gone, g.isGone, func() []proctree.Process {
@@ -131,12 +133,20 @@ func (g *Group) signalWorkers(sig syscall.Signal) {
 	}
 }
 
-// silence is how long workers may take to exit before a log line says that they are waited for.
-const silence = time.Second
+// These times are how long workers may take to exit before a log line says that they are waited for. Workers that obey
+// an interrupt at once cause no line, and a person does not notice the wait.
+const (
+	silence          = time.Second
+	interruptSilence = 100 * time.Millisecond // with [StopPolicy.Advice]
+)
 
 // waitGone reports whether all workers exited within the grace period.
 func (g *Group) waitGone(policy StopPolicy) bool {
-	timer, late := time.NewTimer(policy.Grace), time.NewTimer(silence)
+	quiet := silence
+	if policy.Advice != "" {
+		quiet = interruptSilence
+	}
+	timer, late := time.NewTimer(policy.Grace), time.NewTimer(quiet)
 	defer timer.Stop()
 	defer late.Stop()
 	for {
@@ -144,7 +154,7 @@ func (g *Group) waitGone(policy StopPolicy) bool {
 		case <-g.gone:
 			return true
 		case <-late.C:
-			if left := policy.Grace - silence; left > 0 {
+			if left := policy.Grace - quiet; left > 0 {
 				g.announceWait(left, policy.Advice)
 			}
 			continue
@@ -168,8 +178,8 @@ func (g *Group) announceWait(left time.Duration, advice string) {
 	if advice != "" {
 		advice = "; " + advice
 	}
-	g.sup.opts.Logger.Warn().Int("workers", running).Stringer("at_most", left.Round(time.Second)).
-		Msg("waiting for workers to exit" + advice)
+	g.sup.opts.Logger.Warn().Msgf("stopping %s, up to %s%s",
+		plural.Of(running, "worker"), seconds.Format(left.Round(time.Second)), advice)
 }
 
 // stopLeftovers ends the processes that the workers left behind. The workers have been reaped, so every process of

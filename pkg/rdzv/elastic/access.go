@@ -127,7 +127,7 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	}
 	line := n.log.Warn().Err(err)
 	if deadline, ok := ctx.Deadline(); ok && n.count > 0 {
-		line = line.Str("gives_up_in", formatSeconds(deadline.Sub(now)))
+		line = line.Str("gives_up_in", formatLeft(deadline.Sub(now)))
 	}
 	line.Msg("cannot reach the rendezvous yet; retrying")
 	n.count++

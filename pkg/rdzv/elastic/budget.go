@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // lossWindow is how long the loss of a node counts.
@@ -129,7 +131,7 @@ func (b *budget) quarantineReason(identity string) string {
 	if f := b.faultInForce(identity); f != nil {
 		return f.reason
 	}
-	return fmt.Sprintf("lost %d times in %v", len(b.losses[identity]), lossWindow)
+	return fmt.Sprintf("lost %d times in %s", len(b.losses[identity]), seconds.Format(lossWindow))
 }
 
 // quarantineNote says why a node is quarantined, for the node itself.

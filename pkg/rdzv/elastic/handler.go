@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -172,7 +173,7 @@ func (h *Handler) notifySession(store coord.Store) {
 func (h *Handler) withinJoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := h.opts.Job.JoinTimeout
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf(
-		"no rendezvous within %v; --rdzv-conf=join_timeout=SECONDS (or timeout=SECONDS) allows more", limit))
+		"no rendezvous within %s; --rdzv-conf=join_timeout=SECONDS (or timeout=SECONDS) allows more", seconds.Format(limit)))
 }
 
 // Stopped implements rdzv.Handler.

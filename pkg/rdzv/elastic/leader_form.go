@@ -33,7 +33,7 @@ func (l *leader) tryForm(now time.Duration) {
 		f.tooFewSince.setOnce(now)
 		if now >= f.tooFewSince.at+l.job.JoinTimeout {
 			l.endTimeout(now, "%d of %s nodes were there, and no more came in %s%s",
-				l.participants.eligible, l.neededNodes(), formatSeconds(l.job.JoinTimeout), l.missingNodes())
+				l.participants.eligible, l.neededNodes(), formatLeft(l.job.JoinTimeout), l.missingNodes())
 		}
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -242,7 +243,7 @@ func (m *member) tick(now time.Duration) {
 	}
 	m.checkStore(now)
 	if by := m.waitDeadline(); by.set && now >= by.at {
-		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.waitTimeout())}
+		m.over = &ending{err: fmt.Errorf("%w: no round in %s", rdzv.ErrTimeout, seconds.Format(m.waitTimeout()))}
 	}
 }
 

@@ -3,6 +3,8 @@ package elastic
 import (
 	"fmt"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // The times by which a member must have a round, and by which its workers must be dead.
@@ -41,7 +43,7 @@ func (m *member) silent(now time.Duration) bool {
 func (m *member) stopIfSilent(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
-		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
+		why := fmt.Sprintf("the rendezvous has not answered for %s", seconds.Format(now-m.lastProof))
 		m.silenceStop = m.silenceStop || m.state == busy // else something else stops the workers already
 		m.orderStop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
 	}

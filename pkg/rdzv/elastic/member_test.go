@@ -252,7 +252,7 @@ func TestMember(t *testing.T) {
 			memberStep{47.8, "", ""},
 			memberStep{47.9, "", "stop 1 in 2s"},
 			memberStep{48, "enter", "ready 1/1 silent"},
-			memberStep{52, "", "notice the store has not answered for 12.1s: this node keeps trying for another 1m35.9s"},
+			memberStep{52, "", "notice the store has not answered for 12.1s: this node keeps trying for another 1m36s"},
 			memberStep{147.8, "", ""},
 			memberStep{147.9, "", "over: rendezvous backend connection: no answer for 1m48s"},
 		)},

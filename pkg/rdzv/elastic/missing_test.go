@@ -22,20 +22,20 @@ func TestGivenUp(t *testing.T) {
 			"too few", defaultJob(), []step{
 				{0, "a ready", "job"},
 				{60, "", "result: timeout, forget job, end: a"},
-			}, "1 of at least 2 nodes were there, and no more came in 1m0s",
+			}, "1 of at least 2 nodes were there, and no more came in 1m",
 		},
 		{
 			"one static rank twice", static, []step{
 				{0, "a ready +hint=0; b ready +hint=0", "job"},
 				{60, "", "result: timeout, forget job, end: a b"},
-			}, "2 of 2 nodes were there, and no more came in 1m0s, missing node ranks 1; " +
+			}, "2 of 2 nodes were there, and no more came in 1m, missing node ranks 1; " +
 				"2 nodes have node rank 0, on a, b: give each node its own --node-rank from 0 to 1",
 		},
 		{
 			"static nodes without ranks", static, []step{
 				{0, "a ready; b ready", "job"},
 				{60, "", "result: timeout, forget job, end: a b"},
-			}, "2 of 2 nodes were there, and no more came in 1m0s, missing node ranks 0-1; " +
+			}, "2 of 2 nodes were there, and no more came in 1m, missing node ranks 0-1; " +
 				"no node rank is given on a, b: give each node its own --node-rank from 0 to 1",
 		},
 		{
@@ -44,7 +44,7 @@ func TestGivenUp(t *testing.T) {
 				step{3, "b gone; a failing 1", "halt0: a"},
 				step{4, "a ready", ""},
 				step{64, "", "result: timeout, forget job, end: a"},
-			), "1 of at least 2 nodes were there, and no more came in 1m0s; b (node rank 1) had finished and may have left " +
+			), "1 of at least 2 nodes were there, and no more came in 1m; b (node rank 1) had finished and may have left " +
 				"with success; whether it comes back is not known: if it has left, start the job again on all nodes",
 		},
 		{
@@ -52,13 +52,13 @@ func TestGivenUp(t *testing.T) {
 				step{2, "b gone", "halt0: a"},
 				step{3, "a ready", ""},
 				step{63, "", "result: timeout, forget job, end: a"},
-			), "1 of at least 2 nodes were there, and no more came in 1m0s; b (node rank 1) was lost",
+			), "1 of at least 2 nodes were there, and no more came in 1m; b (node rank 1) was lost",
 		},
 		{
 			"the job has lost its store", defaultJob(), []step{
 				{0, "a ready +earlier", "job"},
 				{60, "", "result: timeout, forget job, end: a"},
-			}, "1 of at least 2 nodes were there, and no more came in 1m0s; nodes that had finished before the job lost its " +
+			}, "1 of at least 2 nodes were there, and no more came in 1m; nodes that had finished before the job lost its " +
 				"store may have left with success: if so, start the job again on all nodes",
 		},
 	} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -51,8 +52,8 @@ func (l *leader) quarantineNewcomers(now time.Duration) bool {
 	ranks := l.failedNewcomers(now)
 	for _, rank := range ranks {
 		r := l.round.failures.byRank[rank]
-		after := printed(r.at - l.roundStart())
-		l.quarantineMember(now, rank, fmt.Sprintf("new in the job, one of its workers failed %v after the start (%s)",
+		after := seconds.Format(r.at - l.roundStart())
+		l.quarantineMember(now, rank, fmt.Sprintf("new in the job, one of its workers failed %s after the start (%s)",
 			after, describeFailure(r.failure)))
 	}
 	return len(ranks) > 0

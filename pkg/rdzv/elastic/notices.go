@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // An agent that waits for long gets notices that say what it waits for: the first after firstNotice, the next ones
@@ -114,10 +116,10 @@ func (l *leader) ownReason(now time.Duration, p *participant) string {
 	identity := p.report.Node.Identity
 	if l.budget.isQuarantined(identity) && !l.willUseQuarantined() {
 		left := l.budget.quarantinedUntil[identity] - now
-		return l.budget.quarantineNote(identity) + ", for another " + formatSeconds(left)
+		return l.budget.quarantineNote(identity) + ", for another " + formatLeft(left)
 	}
 	if why := l.spareReason(); why != "" {
-		return why + ", for " + formatSeconds(now-p.wait.since.at) + " so far"
+		return why + ", for " + formatLeft(now-p.wait.since.at) + " so far"
 	}
 	return ""
 }
@@ -141,7 +143,7 @@ func (l *leader) spareReason() string {
 // commonReason says what all nodes that could be in the next round wait for, and for how long.
 func (l *leader) commonReason(now time.Duration) string {
 	f, r, n := &l.formation, &l.round, l.participants.eligible
-	left := func(t optionalTime, d time.Duration) string { return formatSeconds(t.at + d - now) }
+	left := func(t optionalTime, d time.Duration) string { return formatLeft(t.at + d - now) }
 	switch {
 	case l.state == running && r.growAfter.set:
 		return "the job is running: newcomers have just disturbed it, so it takes in others in " + left(r.growAfter, 0)
@@ -159,8 +161,8 @@ func (l *leader) commonReason(now time.Duration) string {
 		return fmt.Sprintf("%d of %s nodes have joined%s; the round begins with quarantined nodes in %s",
 			n, l.neededNodes(), l.missingNodes(), left(f.useQuarantinedAt, 0))
 	case f.backoffUntil.set && now < f.backoffUntil.at:
-		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
-			left(f.backoffUntil, 0), l.shortRounds, l.job.MinUptime)
+		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%s)",
+			left(f.backoffUntil, 0), l.shortRounds, seconds.Format(l.job.MinUptime))
 	case l.hasRound:
 		return fmt.Sprintf("%s joined; the round begins in %s, or as soon as all have come",
 			haveNodes(n), left(f.enoughSince, l.job.JoinSettle))
@@ -201,5 +203,5 @@ func (l *leader) unstoppedNodes() string {
 	return text
 }
 
-// formatSeconds formats a duration in whole seconds, rounded up; negative ones as 0s.
-func formatSeconds(d time.Duration) string { return ceilSecond(max(0, d)).at.String() }
+// formatLeft formats the time that is left: whole seconds, rounded up; negative ones as 0s.
+func formatLeft(d time.Duration) string { return seconds.Format(ceilSecond(max(0, d)).at) }

@@ -268,7 +268,7 @@ func TestNoticesAreLogged(t *testing.T) {
 		if err := h.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
-		want, wantWaits := "", []string{"the job's store has not been reached yet; this node gives up in 1m0s", ""}
+		want, wantWaits := "", []string{"the job's store has not been reached yet; this node gives up in 1m", ""}
 		for _, left := range []string{"55s", "45s", "25s"} {
 			wantWaits = append(wantWaits, "1 of at least 2 nodes have joined; the job gives up in "+left)
 			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; ` +

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -23,11 +24,11 @@ func (m *member) checkStore(now time.Duration) {
 	switch {
 	case m.over != nil:
 	case now >= giveUp.at:
-		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, printed(now-m.lastProof))}
+		m.over = &ending{err: fmt.Errorf("%w: no answer for %s", rdzv.ErrConnection, seconds.Format(now-m.lastProof))}
 	case m.state == ready && !m.silenceNoted && now >= m.lastProof+m.ttl:
 		m.silenceNoted = true
-		note := fmt.Sprintf("the store has not answered for %v: this node keeps trying for another %v",
-			printed(now-m.lastProof), printed(giveUp.at-now))
+		note := fmt.Sprintf("the store has not answered for %s: this node keeps trying for another %s",
+			seconds.Format(now-m.lastProof), seconds.Format(giveUp.at-now))
 		m.orders = append(m.orders, order{notice: &Answer{Next: giveUp.at - now, Note: note}})
 	}
 }
@@ -50,9 +51,6 @@ func (m *member) nextStoreCheck() optionalTime {
 	}
 	return m.reconnectDeadline()
 }
-
-// printed rounds a duration for messages. formatSeconds is for times that are left.
-func printed(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
 // storeReplaced forgets the rounds of a store that another one has replaced. The new store counts epochs and rounds
 // from the start and has no answer for an earlier session of this agent. Every worker must have ended, and the caller

@@ -3,6 +3,7 @@ package elastic
 import (
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -83,7 +84,7 @@ func (h *Handler) probeAgent(now time.Duration) (next optionalTime) {
 		p.sent = now
 		h.m.setStuck(false)
 	case now-p.sent >= timeout && !h.m.report.Stuck:
-		h.log.Error().Stringer("for", printed(now-p.sent)).
+		h.log.Error().Str("for", seconds.Format(now-p.sent)).
 			Msg("the agent does not respond: a file system that it uses may hang; the other nodes will go on without it")
 		h.m.setStuck(true)
 	}

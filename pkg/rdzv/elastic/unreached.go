@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // Nodes that do not reach the worker store of rank 0 report so and keep trying. The leader waits until it is certain
@@ -204,7 +206,7 @@ func (l *leader) quarantineMember(now time.Duration, rank int, reason string) {
 	identity, host := l.record.Members[rank].Identity, l.hostOf(rank)
 	l.budget.quarantine(now, identity, host, reason)
 	duration := l.budget.faults[identity].quarantineEnd() - now
-	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %v: %s", host, printed(duration), reason))
+	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %s: %s", host, seconds.Format(duration), reason))
 	if p := l.participants.byIdentity[identity]; p != nil {
 		l.review(p)
 	}

@@ -186,7 +186,7 @@ func TestQuarantineIsNamed(t *testing.T) {
 	}
 	s.playMore([]step{{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"}})
 	for id, want := range map[string]string{
-		"b": "c is quarantined for 10m0s: it " + cause, "c": "this node is quarantined",
+		"b": "c is quarantined for 10m: it " + cause, "c": "this node is quarantined",
 	} {
 		if a := s.answerTo(id); !strings.Contains(a.Note, want) || !strings.Contains(a.Note, cause) {
 			t.Errorf("the answer to %s says %q", id, a.Note)

@@ -18,7 +18,7 @@ func (h *Handler) reportWait(why string) {
 func (h *Handler) openStore(ctx context.Context) (coord.Store, error) {
 	why := "the job's store has not been reached yet"
 	if deadline, ok := ctx.Deadline(); ok {
-		why += "; this node gives up in " + formatSeconds(time.Until(deadline))
+		why += "; this node gives up in " + formatLeft(time.Until(deadline))
 	}
 	h.reportWait(why)
 	store, err := h.opts.Access.Open(ctx)

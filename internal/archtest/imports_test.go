@@ -102,6 +102,7 @@ var rules = map[string]rule{
 		why:    "it reads and asks interpreters, and does not know who will use one",
 	},
 	"internal/jobs": {
+		ours:   []string{"pkg/workerlog"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it finds the launchers of this machine, and does not know what they serve",
 	},

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Ended is what is recorded of a launcher that has ended, so that its logs are found later.
@@ -75,11 +77,11 @@ func (f *folder) write(name string, text []byte) error {
 	return err
 }
 
-// keepKilled turns the record of a launcher that was killed into one of its end, if it may have written logs.
+// keepKilled turns the record of a launcher that was killed into one of its end, if it has written logs.
 func (f *folder) keepKilled(name string, file *os.File) {
 	var l Launcher
 	text, err := io.ReadAll(io.LimitReader(file, maxRecord))
-	if err == nil && json.Unmarshal(text, &l) == nil && l.LogDir != "" {
+	if err == nil && json.Unmarshal(text, &l) == nil && workerlog.HasLogs(l.LogDir) {
 		_ = os.Rename(f.path(name), f.path(endedName(strings.TrimPrefix(name, recordPrefix)))) // else it is removed
 		f.forget()
 	}

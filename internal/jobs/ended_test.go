@@ -57,8 +57,12 @@ func TestRecordEnd(t *testing.T) {
 
 // TestKilledIsRemembered checks that a launcher that was killed is remembered if it has logs.
 func TestKilledIsRemembered(t *testing.T) {
-	f := Folders{t.TempDir()}
-	for _, l := range []Launcher{{RunID: "logs", LogDir: "/l"}, {RunID: "no logs"}, {RunID: "lives", LogDir: "/l"}} {
+	f, logs := Folders{t.TempDir()}, t.TempDir()
+	worker := filepath.Join(logs, "attempt_0", "0")
+	must(t, errors.Join(os.MkdirAll(worker, 0o700), os.WriteFile(filepath.Join(worker, "stdout.log"), nil, 0o600)))
+	for _, l := range []Launcher{
+		{RunID: "logs", LogDir: logs}, {RunID: "no logs", LogDir: t.TempDir()}, {RunID: "lives", LogDir: logs},
+	} {
 		e := register(t, f, l)
 		defer e.Close()
 		if l.RunID != "lives" {

@@ -39,7 +39,7 @@ func Find(base, run string, known []string) (string, error) {
 	all := runsOf(base, known)
 	runs := slices.DeleteFunc(slices.Clone(all), func(path string) bool {
 		if run == "" { // most temporary folders have only error files
-			return base == "" && !hasLogs(path)
+			return base == "" && !workerlog.HasLogs(path)
 		}
 		return !workerlog.IsRunFolder(filepath.Base(path), run)
 	})
@@ -47,11 +47,11 @@ func Find(base, run string, known []string) (string, error) {
 		return runs[0], nil
 	}
 	near := slices.DeleteFunc(slices.Clone(all), func(path string) bool {
-		return run == "" || !strings.HasPrefix(filepath.Base(path), run) || !hasLogs(path)
+		return run == "" || !strings.HasPrefix(filepath.Base(path), run) || !workerlog.HasLogs(path)
 	})
 	switch len(near) {
 	case 0:
-		return "", noRun(base, run, slices.DeleteFunc(all, func(path string) bool { return !hasLogs(path) }))
+		return "", noRun(base, run, slices.DeleteFunc(all, func(path string) bool { return !workerlog.HasLogs(path) }))
 	case 1:
 		return near[0], nil
 	}
@@ -77,9 +77,9 @@ func noRun(base, run string, others []string) error {
 		what, where, why)
 }
 
-// List returns the folders of the runs that [Find] would choose from, the latest first.
+// List returns the folders of the runs with log files that [Find] chooses from, the latest first.
 func List(base string, known []string) []string {
-	return slices.DeleteFunc(runsOf(base, known), func(path string) bool { return base == "" && !hasLogs(path) })
+	return slices.DeleteFunc(runsOf(base, known), func(path string) bool { return !workerlog.HasLogs(path) })
 }
 
 // runsOf lists the folders of runs in base, or without a base this user's, the latest first.
@@ -148,12 +148,6 @@ func isRun(path string) bool {
 	}
 	active, err := workerlog.RunActive(path)
 	return err == nil && active
-}
-
-// hasLogs reports whether a stream of the run goes to a file.
-func hasLogs(run string) bool {
-	logs, _ := fs.Glob(os.DirFS(run), attemptPrefix+"*/*/std*.log")
-	return len(logs) > 0
 }
 
 // lastChange returns when the run's folder got its last attempt. Later runs have later times.

@@ -187,7 +187,7 @@ func (t *Telemetry) Close(rep report.Report) {
 
 // recordEnd remembers this launcher and how it ended, if it leaves logs, so that elasticrun logs finds them.
 func (t *Telemetry) recordEnd(end events.Event) {
-	if _, err := os.Stat(t.launcher.LogDir); err != nil { // there is none, or it was empty and has been removed
+	if !workerlog.HasLogs(t.launcher.LogDir) {
 		return
 	}
 	e := jobs.Ended{Launcher: t.launcher, At: end.Time, ExitCode: *end.ExitCode, Reason: end.Reason, Summary: end.Error}

@@ -294,3 +294,9 @@ func RunName(name string) string {
 	}
 	return name
 }
+
+// HasLogs reports whether the folder of a run has the log file of a stream.
+func HasLogs(run string) bool {
+	logs, _ := fs.Glob(os.DirFS(run), "attempt_*/*/std*.log") // fails only for a malformed pattern
+	return len(logs) > 0
+}

@@ -230,12 +230,12 @@ func (h *Handler) execute(orders []order) {
 			h.roundOver = make(chan struct{})
 			h.runOrders <- runOrder{*o.run, h.roundOver} // there is room: the agent has entered, and waits
 		case o.notice != nil:
+			h.reportWait(o.notice.Note)
 			level := zerolog.InfoLevel
 			if o.notice.Next > 0 {
 				level = zerolog.WarnLevel
 			}
 			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note)
-			h.reportWait(o.notice.Note)
 		case o.reenter:
 			select {
 			case h.reenter <- struct{}{}:

@@ -24,9 +24,10 @@ func (j job) hint(root *report.Failure) string {
 
 // signalHint says how to find out where a worker crashed, or who killed it.
 func (j job) signalHint(root *report.Failure) string {
-	crashes := []string{"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"}
+	crashed := slices.Contains([]string{"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT"}, root.Signal)
+	explained := j.get("PYTHONFAULTHANDLER") != "" || strings.Contains(root.Text, "Fatal Python error: ")
 	switch {
-	case j.python != "" && j.get("PYTHONFAULTHANDLER") == "" && slices.Contains(crashes, root.Signal):
+	case j.python != "" && crashed && !explained:
 		return "with PYTHONFAULTHANDLER=1 in the environment Python prints where it crashed"
 	case strings.HasSuffix(root.Summary, evidence.NotOOM):
 		return "find out who sent SIGKILL: a person, a script, systemd-oomd or earlyoom; a limit of Slurm or the container"

@@ -93,6 +93,12 @@ func TestHint(t *testing.T) {
 			root: report.Failure{Summary: "killed by signal 11 (SIGSEGV)", Signal: "SIGSEGV"},
 		},
 		{
+			name: "a crash of a script with a fault handler", root: report.Failure{
+				Summary: "killed by signal 11 (SIGSEGV)", Signal: "SIGSEGV",
+				Text: "last lines of stderr:\n  Fatal Python error: Segmentation fault",
+			},
+		},
+		{
 			name: "a program's crash", cfg: config.Config{Script: "true", NoPython: true},
 			root: report.Failure{Summary: "killed by signal 11 (SIGSEGV)", Signal: "SIGSEGV"},
 		},

@@ -79,6 +79,6 @@ func (j job) moduleElsewhere(module string) string {
 	if file == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s is there, but Python searches the script's folder, not the working directory: run PYTHONPATH=%s "+
-		"elasticrun ...", file, printable.ShellWord(j.workDir))
+	return fmt.Sprintf("%s is there, but Python searches the script's folder, not the working directory: "+
+		"run PYTHONPATH=%s elasticrun ...", file, printable.ShellWord(j.workDir))
 }

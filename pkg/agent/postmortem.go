@@ -183,7 +183,7 @@ func (pm *postmortem) caseOf(x procs.Exit, e workerEvidence) evidence.Case {
 	if e.kernel != nil {
 		c.Shown = append(c.Shown, e.kernel.Log.XidsOf(x.PID, !x.Stopped)...)
 		if !x.Stopped {
-			c.OOM, c.NoOOM = e.kernel.OOM(c, x.PID, pm.processes.PIDs()), e.kernel.ExcludesOOM()
+			c.OOM, c.AboutOOM = e.kernel.OOM(c, x.PID, pm.processes.PIDs()), e.kernel.AboutOOM()
 		}
 	}
 	return c

@@ -47,8 +47,8 @@ type Case struct {
 	PeersLost time.Time
 	// OOM says that the OOM killer killed it; nil if it did not, or if the worker was stopped, because then nobody knows.
 	OOM *failure.Finding
-	// NoOOM says that the OOM killer has certainly not killed it.
-	NoOOM bool
+	// AboutOOM ends the text about a SIGKILL for which OOM is nil.
+	AboutOOM string
 }
 
 // Judge weighs the evidence and returns it, strongest first. A worker without findings is not to blame. For a worker
@@ -190,8 +190,8 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 		}
 	case signal == syscall.SIGKILL:
 		f.Kind = failure.Killed
-		if c.NoOOM && c.OOM == nil {
-			f.Text += NotOOM
+		if c.OOM == nil {
+			f.Text += c.AboutOOM
 		}
 	case signal != 0:
 		f.Kind = failure.Signaled

@@ -373,13 +373,13 @@ func TestJudgeTexts(t *testing.T) {
 			Code: 2, Text: "exited with code 2", Last: []string{"usage: train.py", "train.py: error: unrecognized arguments: --lr"},
 		},
 		"killed by signal 9 (SIGKILL), not by the kernel's OOM killer": {
-			Signal: syscall.SIGKILL, Text: "killed by signal 9 (SIGKILL)", NoOOM: true,
+			Signal: syscall.SIGKILL, Text: "killed by signal 9 (SIGKILL)", AboutOOM: NotOOM,
 		},
 		"exited with code 137 (a shell's code for signal 9), not by the kernel's OOM killer": {
-			Code: 137, Text: "exited with code 137", NoOOM: true,
+			Code: 137, Text: "exited with code 137", AboutOOM: NotOOM,
 		},
 		"killed by the OOM killer": {
-			Signal: syscall.SIGKILL, Text: "killed by signal 9 (SIGKILL)", NoOOM: true, // the log knows more
+			Signal: syscall.SIGKILL, Text: "killed by signal 9 (SIGKILL)", AboutOOM: NotOOM, // the log knows more
 			OOM: new(finding(failure.OOMKilled, at(1), "killed by the OOM killer")),
 		},
 		"panic: boom": {

@@ -27,12 +27,12 @@ var (
 // lastWord completes f, for a worker that exited with a code of its own, with the line of its stderr that best explains
 // why. A line that explains itself is the whole reason. Any other may be unrelated, so the text says what it is.
 func lastWord(f failure.Finding, stderr []string) failure.Finding {
-	line := lastLine(stderr)
+	line, exited := lastLine(stderr), f.Kind == failure.Exited
 	switch {
 	case line == "":
-	case f.Kind == failure.Exited && pythonError().MatchString(line):
+	case exited && pythonError().MatchString(line):
 		f.Kind, f.Text = failure.Exception, tidy(line)
-	case f.Kind == failure.Exited && plainError().MatchString(line), f.Kind != failure.Exited && notRun().MatchString(line):
+	case exited && plainError().MatchString(line), !exited && notRun().MatchString(line):
 		f.Text = tidy(line)
 	default:
 		rest := " (its last line on stderr; " + f.Text + ")"

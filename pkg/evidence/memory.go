@@ -98,14 +98,23 @@ func (r KernelReport) OOM(c Case, pid int, pids map[int]int) *failure.Finding {
 // NotOOM ends the text of a worker that SIGKILL ended and that the OOM killer has certainly not killed.
 const NotOOM = ", not by the kernel's OOM killer"
 
-// ExcludesOOM reports whether the OOM killer has certainly killed no process of the workers: a count that includes them
-// has not changed. The kernel counts before it sends SIGKILL.
-func (r KernelReport) ExcludesOOM() bool {
-	if before, after := r.Before.Machine, r.After.Machine; before != nil && after != nil && *before == *after {
-		return true
-	}
+// AboutOOM returns the end of the text of a worker that SIGKILL ended, if [KernelReport.OOM] does not blame the OOM
+// killer: [NotOOM] if a count that includes the workers has not changed. The kernel counts before it sends SIGKILL. If
+// only the machine's count is known, and has changed, AboutOOM says so.
+func (r KernelReport) AboutOOM() string {
 	killed, _, counted := r.kills()
-	return counted && killed <= 0 && r.Before.Whole && r.After.Whole
+	if counted && killed <= 0 && r.Before.Whole && r.After.Whole {
+		return NotOOM
+	}
+	before, after := r.Before.Machine, r.After.Machine
+	switch {
+	case before == nil || after == nil:
+	case *before == *after:
+		return NotOOM
+	case !counted && !r.Log.Readable:
+		return fmt.Sprintf(", while the kernel's OOM killer killed %d on this machine", *after-*before)
+	}
+	return ""
 }
 
 // kills returns how many processes the OOM killer has killed, and the cgroup that lost most of them. It cannot count

@@ -161,7 +161,7 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-func TestExcludesOOM(t *testing.T) {
+func TestAboutOOM(t *testing.T) {
 	group := func(kills int64, whole bool) Memory { return Memory{Path: "/cg", Kills: kills, Whole: whole} }
 	machine := func(m Memory, kills int64) Memory {
 		m.Machine = &kills
@@ -170,19 +170,31 @@ func TestExcludesOOM(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		before, after Memory
-		want          bool
+		readable      bool
+		want          string
 	}{
-		{"nothing is known", Memory{}, Memory{}, false},
-		{"nobody on the machine", machine(Memory{}, 3), machine(Memory{}, 3), true},
-		{"somebody on the machine", machine(Memory{}, 3), machine(Memory{}, 4), false},
-		{"somebody in another cgroup", machine(group(1, true), 3), machine(group(1, true), 4), true},
-		{"somebody in the cgroup", machine(group(1, true), 3), machine(group(2, true), 4), false},
-		{"nobody in the cgroup", group(1, true), group(1, true), true},
-		{"perhaps somebody in a cgroup below that has gone", group(1, false), group(1, false), false},
-		{"the count began in the meantime", Memory{}, machine(group(1, true), 3), false},
+		{name: "nothing is known"},
+		{name: "nobody on the machine", before: machine(Memory{}, 3), after: machine(Memory{}, 3), want: NotOOM},
+		{
+			name: "somebody on the machine", before: machine(Memory{}, 3), after: machine(Memory{}, 5),
+			want: ", while the kernel's OOM killer killed 2 on this machine",
+		},
+		{
+			name: "somebody else on the machine, as the log says", readable: true,
+			before: machine(Memory{}, 3), after: machine(Memory{}, 5),
+		},
+		{
+			name: "somebody in another cgroup", before: machine(group(1, true), 3), after: machine(group(1, true), 4),
+			want: NotOOM,
+		},
+		{name: "somebody in the cgroup", before: machine(group(1, true), 3), after: machine(group(2, true), 4)},
+		{name: "nobody in the cgroup", before: group(1, true), after: group(1, true), want: NotOOM},
+		{name: "perhaps somebody in a cgroup below that has gone", before: group(1, false), after: group(1, false)},
+		{name: "the count began in the meantime", after: machine(group(1, true), 3)},
 	} {
-		if got := (KernelReport{Before: tt.before, After: tt.after}).ExcludesOOM(); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+		r := KernelReport{Before: tt.before, After: tt.after, Log: KernelLog{Readable: tt.readable}}
+		if got := r.AboutOOM(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }

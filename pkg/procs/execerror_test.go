@@ -38,6 +38,7 @@ func elfProgram(machine uint16, loader string) string {
 
 // numberOf returns the number of a machine in the head of an ELF file.
 func numberOf(t *testing.T, name string) uint16 {
+	t.Helper()
 	for number, known := range elfMachines {
 		if known == name {
 			return number

@@ -240,7 +240,7 @@ var rules = map[string]rule{
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {
-		ours:   []string{"internal/bytesize", "internal/cgroup", "internal/seconds", "pkg/failure"},
+		ours:   []string{"internal/bytesize", "internal/cgroup", "internal/plural", "internal/seconds", "pkg/failure"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it judges what a worker left behind, without knowing jobs",
 	},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
 	"github.com/elasticrun/elasticrun/internal/cgroup"
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
@@ -112,7 +113,8 @@ func (r KernelReport) AboutOOM() string {
 	case *before == *after:
 		return NotOOM
 	case !counted && !r.Log.Readable:
-		return fmt.Sprintf(", while the kernel's OOM killer killed %d on this machine", *after-*before)
+		return fmt.Sprintf(", while the kernel's OOM killer killed %s on this machine",
+			plural.Of(int(*after-*before), "process"))
 	}
 	return ""
 }
@@ -145,7 +147,7 @@ func (r KernelReport) workerOOM(pid int, at time.Time) *failure.Finding {
 		return nil
 	}
 	return new(finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which killed ",
-		fmt.Sprintf("%d in cgroup %s meanwhile", killed, where.Path), limit)))
+		fmt.Sprintf("%s in cgroup %s meanwhile", plural.Of(int(killed), "process"), where.Path), limit)))
 }
 
 // killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown

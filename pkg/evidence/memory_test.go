@@ -130,11 +130,11 @@ func TestOOM(t *testing.T) {
 		},
 		{
 			"the counter alone", before, after, nil, false,
-			"probably killed by the OOM killer, which killed 1 in cgroup /cg meanwhile; memory limit 64 MiB of /cg",
+			"probably killed by the OOM killer, which killed 1 process in cgroup /cg meanwhile; memory limit 64 MiB of /cg",
 		},
 		{
 			"the counter of a cgroup below", before, below, nil, false,
-			"probably killed by the OOM killer, which killed 1 in cgroup /cg/worker meanwhile; memory limit 1.0 MiB of /cg/worker",
+			"probably killed by the OOM killer, which killed 1 process in cgroup /cg/worker meanwhile; memory limit 1.0 MiB of /cg/worker",
 		},
 		{
 			"the log, and the counter of a cgroup below", before, below,
@@ -177,7 +177,7 @@ func TestAboutOOM(t *testing.T) {
 		{name: "nobody on the machine", before: machine(Memory{}, 3), after: machine(Memory{}, 3), want: NotOOM},
 		{
 			name: "somebody on the machine", before: machine(Memory{}, 3), after: machine(Memory{}, 5),
-			want: ", while the kernel's OOM killer killed 2 on this machine",
+			want: ", while the kernel's OOM killer killed 2 processes on this machine",
 		},
 		{
 			name: "somebody else on the machine, as the log says", readable: true,

@@ -27,6 +27,7 @@ type Client struct {
 	conn        *clientConn // nil while the connection is broken
 	connected   chan struct{}
 	brokenSince time.Time // when the connection broke
+	refused     time.Time // since when nobody listens at the store's address; zero if that is not known
 	lastNumber  int64     // of requests and watches
 	endRequest  int64     // the number of the request that ends the session; 0 before Close
 	watches     map[int64]*clientWatch
@@ -88,6 +89,14 @@ func (c *Client) LocalAddr() netip.AddrPort {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.local
+}
+
+// RefusedSince returns since when each attempt to reconnect has found that nobody listens at the store's address. It is
+// zero while there is a connection, and if the latest attempt ended otherwise.
+func (c *Client) RefusedSince() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
 }
 
 // Lost is closed when the session is lost.

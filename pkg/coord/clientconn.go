@@ -34,7 +34,7 @@ func (c *Client) attach(e *established) *clientConn {
 	if c.err != nil {
 		e.nc.Close() // makes the reader return
 	}
-	c.conn, c.brokenSince, c.local = cc, time.Time{}, localAddr(e.nc)
+	c.conn, c.brokenSince, c.refused, c.local = cc, time.Time{}, time.Time{}, localAddr(e.nc)
 	for number, w := range c.watches {
 		_ = cc.send(appendNumbered(nil, kindWatch, number, w.prefix)) // cannot fail: the queue is empty
 	}
@@ -237,6 +237,9 @@ func reconnectDelay(broken time.Duration) time.Duration {
 func (c *Client) resume(ctx context.Context) *established {
 	a := attempt{opts: &c.opts, token: c.token, instance: c.instance}
 	got, err := a.open(ctx)
+	c.mu.Lock()
+	c.refused = RefusedSince(c.refused, err)
+	c.mu.Unlock()
 	var refused *RefusedError
 	switch {
 	case err == nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ErrReplaced means that the store is gone and another store runs at its address. It wraps ErrUnavailable.
@@ -83,6 +84,19 @@ func (e *DialError) Unwrap() error { return e.Err }
 // Is reports whether target is ErrUnavailable and the obstacle may pass.
 func (e *DialError) Is(target error) bool {
 	return target == ErrUnavailable && e.Obstacle < ObstacleTorch
+}
+
+// RefusedSince returns since when each attempt to dial a store has found that nobody listens there, after an attempt
+// that ended with err. since is the result after the attempt before; zero stands for no such time.
+func RefusedSince(since time.Time, err error) time.Time {
+	failed, ok := errors.AsType[*DialError](err)
+	switch {
+	case !ok || failed.Obstacle != ObstacleRefused:
+		return time.Time{}
+	case since.IsZero():
+		return time.Now()
+	}
+	return since
 }
 
 // errOf returns the error for a result code and its message, or nil for codeDone.

@@ -39,14 +39,20 @@ func (k *kind) Unwrap() error { return ErrRendezvous }
 type NeededError struct {
 	// Why completes "this node": what it does for the others.
 	Why string
+	// Others names the nodes that still run; empty if they are not known.
+	Others string
 	// For is how long this node has to stay at most; 0: until the job has ended.
 	For time.Duration
 }
 
 func (e *NeededError) Error() string {
-	if e.For > 0 {
-		return fmt.Sprintf("other nodes still run, and this node %s: it stays for another %v", e.Why,
-			e.For.Round(time.Second))
+	others := ""
+	if e.Others != "" {
+		others = " (" + e.Others + ")"
 	}
-	return fmt.Sprintf("other nodes still run, and this node %s: it stays until the job has ended", e.Why)
+	stays := "until the job has ended"
+	if e.For > 0 {
+		stays = "for another " + e.For.Round(time.Second).String()
+	}
+	return fmt.Sprintf("other nodes still run%s, and this node %s: it stays %s", others, e.Why, stays)
 }

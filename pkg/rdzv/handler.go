@@ -40,15 +40,14 @@ type Handler interface {
 	// replaces f.
 	Fail(f Failure)
 	// Succeed reports that all workers of this node have exited with 0. It returns nil, nil when those of every node
-	// have, or when this node has left the exit barrier; then its success stands, whatever becomes of the others. If the
-	// round must be run again it returns the Stop, and the agent calls NextRendezvous. Its errors are those of
-	// NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says nothing about the
+	// have. If the round must be run again it returns the Stop, and the agent calls NextRendezvous. Its errors are those
+	// of NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says nothing about the
 	// job, so the agent ends with success.
 	//
 	// barrier is how long this node waits for the others at torch's exit barrier: 0 for not at all, [NoTimeout] without
-	// limit. After that the handler takes this node out of the round, waits for that for a short time only, and returns
-	// nil, nil. It returns a [*NeededError] instead, and Succeed may be called again, if this node has to stay. A handler
-	// that has no way to take a node out returns an [ErrTimeout]. If ctx ends, Succeed returns its cause at once.
+	// limit. After that the handler takes this node out of the round if it can, waits for that for a short time only, and
+	// returns an [ErrTimeout]: this node's success stands, whatever becomes of the others. It returns a [*NeededError]
+	// instead, and Succeed may be called again, if this node has to stay. If ctx ends, Succeed returns its cause at once.
 	Succeed(ctx context.Context, barrier time.Duration) (*Stop, error)
 	// Leave reports that this node is about to leave, before the agent signals its workers: failures that follow from
 	// it are not charged. It does not block. It may be called at any time and more than once.

@@ -127,9 +127,9 @@ type Stop struct {
 	Why string
 	// Final says that the job has ended, so the workers may take the time of a shutdown, not that of a restart.
 	Final bool
-	// Silence says that the round ends only because this node has not heard from the rendezvous for long. If all workers
-	// had exited with 0 by then, the agent may call Succeed all the same; it returns a Stop if the round has ended
-	// otherwise.
+	// Silence says that the round ends only because this node has not heard from the rendezvous for long, or has lost it.
+	// If all workers had exited with 0 by then, the agent may call Succeed all the same; it returns a Stop if the round
+	// has ended otherwise.
 	Silence bool
 	// KillBy is when SIGKILL must have ended the last worker, whatever the grace period. Zero means that the grace
 	// period decides.

@@ -47,6 +47,7 @@ type C10d struct {
 	host      *host         // nil if this agent is a client
 	client    *coord.Client // the last one
 	storePort int           // the port at which the client found the store; 0 before
+	refused   time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
 }
 
 // dialPause is the shortest pause between two attempts to reach the store.
@@ -66,6 +67,9 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	notice := &dialNotice{log: a.Logger, next: began.Add(firstNotice)}
 	for pause := dialPause; ; pause = min(2*pause, time.Second) {
 		store, err := a.attempt(ctx)
+		a.mu.Lock()
+		a.refused = coord.RefusedSince(a.refused, err)
+		a.mu.Unlock()
 		if err == nil {
 			return store, nil
 		}
@@ -172,6 +176,18 @@ func (a *C10d) Forget() {
 	a.client, a.storePort = nil, 0
 }
 
+// RefusedSince returns since when each attempt to reach the store has found that nobody listens there. It is zero while
+// the store answers, and if the latest attempt ended otherwise.
+func (a *C10d) RefusedSince() time.Time {
+	a.mu.Lock()
+	refused, client := a.refused, a.client
+	a.mu.Unlock()
+	if refused.IsZero() && client != nil {
+		return client.RefusedSince()
+	}
+	return refused
+}
+
 func (a *C10d) hosted() *host {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -184,6 +200,18 @@ func (a *C10d) Server() *coord.Server {
 		return h.server
 	}
 	return nil
+}
+
+// StillRunning names the nodes of the round whose workers still run, as far as this process knows: it must host the
+// store. The result is empty otherwise.
+func (a *C10d) StillRunning() string {
+	h := a.hosted()
+	if h == nil {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stillRunning
 }
 
 // Front implements Access.

@@ -12,8 +12,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// errDeparted says that this node has left the exit barrier, and with it the rendezvous.
-var errDeparted = fmt.Errorf("%w: this node has left the exit barrier", rdzv.ErrClosed)
+// errDeparted says that this node has left the exit barrier, and with it the rendezvous. errLeftBarrier is its form for
+// Succeed.
+var (
+	errDeparted    = fmt.Errorf("%w: this node has left the exit barrier", rdzv.ErrClosed)
+	errLeftBarrier = fmt.Errorf("%w: this node has left the exit barrier", rdzv.ErrTimeout)
+)
 
 // Succeed implements rdzv.Handler.
 func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Stop, error) {
@@ -29,7 +33,7 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 		}
 	})
 	hosts := h.hosts() // before the end of the rendezvous closes the worker store
-	stop, decided := h.awaitVerdict(ctx, barrier)
+	stop, decided := h.awaitOthers(ctx, barrier)
 	if !decided && ctx.Err() == nil {
 		if err := h.needed(); err != nil {
 			return nil, err
@@ -48,13 +52,24 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 	}
 	if errors.Is(err, errDeparted) {
 		h.logDeparture(hosts)
-		return nil, nil
+		return nil, errLeftBarrier
 	}
 	return nil, err
 }
 
-// awaitVerdict waits at the exit barrier until the round must be run again, which the Stop says, or the rendezvous has
-// ended. decided is false if limit is over or ctx ends before.
+// awaitOthers waits at the exit barrier until the round must be run again, which the Stop says, or the rendezvous has
+// ended. decided is false if limit is over, the host of the store has ended, or ctx ends before.
+func (h *Handler) awaitOthers(ctx context.Context, limit time.Duration) (stop *rdzv.Stop, decided bool) {
+	for began := time.Now(); ; {
+		left := min(limit-time.Since(began), h.untilHostGone())
+		stop, decided = h.awaitVerdict(ctx, max(0, left))
+		if decided || left <= 0 || ctx.Err() != nil {
+			return stop, decided
+		}
+	}
+}
+
+// awaitVerdict is awaitOthers with a limit alone.
 func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *rdzv.Stop, decided bool) {
 	over := time.NewTimer(limit)
 	defer over.Stop()
@@ -72,6 +87,24 @@ func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *
 			return nil, false
 		}
 	}
+}
+
+// untilHostGone returns how long a node that has finished still waits for the agent that hosts the store: the TTL of
+// sessions from when it has finished and nobody listens at the host any more. An agent that comes back from a pause may
+// find that the others have ended without it.
+func (h *Handler) untilHostGone() time.Duration {
+	a, ok := h.opts.Access.(interface{ RefusedSince() time.Time })
+	if !ok || !h.storeEnds || h.opts.Access.Front() != nil || h.opts.Job.TTL == 0 {
+		return rdzv.NoTimeout
+	}
+	since := a.RefusedSince()
+	switch {
+	case since.IsZero():
+		return h.opts.Job.TTL
+	case since.Before(h.finishedAt):
+		since = h.finishedAt
+	}
+	return h.opts.Job.TTL - time.Since(since)
 }
 
 // depart leaves the exit barrier. It waits for the leader to confirm that, so that the leader does not count on this
@@ -105,14 +138,18 @@ func (h *Handler) hosts() string {
 // Nodes that finish at about the same time get the job's result within the TTL of sessions.
 func (h *Handler) needed() error {
 	why := h.hosts()
-	if why == "" {
+	if why == "" || h.untilHostGone() <= 0 { // without a rendezvous nobody's workers run any more
 		return nil
 	}
+	others := ""
+	if a, ok := h.opts.Access.(interface{ StillRunning() string }); ok {
+		others = a.StillRunning()
+	}
 	if !h.opts.LeaveStores {
-		return &rdzv.NeededError{Why: why}
+		return &rdzv.NeededError{Why: why, Others: others}
 	}
 	if left := h.opts.Job.TTL - time.Since(h.finishedAt); left > 0 {
-		return &rdzv.NeededError{Why: why, For: left}
+		return &rdzv.NeededError{Why: why, Others: others, For: left}
 	}
 	return nil
 }

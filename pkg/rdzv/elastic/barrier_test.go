@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func succeed(t *testing.T, h *Handler, barrier time.Duration) <-chan verdict {
 // A node leaves the exit barrier at its deadline, and the others succeed without it.
 func TestSucceedDeparts(t *testing.T) {
 	hs := startJob(t, job(3, 3), 3)
-	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || got.err != nil {
+	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
 		t.Errorf("the node that leaves: %+v", got)
 	}
 	if _, err := hs[2].NextRendezvous(t.Context(), rdzv.Member{LocalWorldSize: 1}); !errors.Is(err, rdzv.ErrClosed) {
@@ -71,7 +72,7 @@ func TestFailureAfterDeparture(t *testing.T) {
 	j := job(3, 3)
 	j.MaxRestarts = 3
 	hs := startJob(t, j, 3)
-	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || got.err != nil {
+	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
 		t.Errorf("the node that leaves: %+v", got)
 	}
 	waiting := succeed(t, hs[0], time.Minute)
@@ -99,13 +100,17 @@ func TestHostIsNeeded(t *testing.T) {
 	if needed, ok := errors.AsType[*rdzv.NeededError](got.err); !ok || needed.For != 0 {
 		t.Fatalf("the host: %+v", got)
 	}
+	for hs[0].opts.Access.(*C10d).StillRunning() == "" { // until the leader knows that this node has finished
+		runtime.Gosched()
+	}
 	hs[0].opts.LeaveStores = true
 	got = await(t, "deadline", succeed(t, hs[0], 0))
 	needed, ok := errors.AsType[*rdzv.NeededError](got.err)
-	if !ok || needed.For <= 0 || needed.For > j.TTL {
+	if !ok || needed.For <= 0 || needed.For > j.TTL || needed.Others != "node1" {
 		t.Fatalf("a host that may leave: %+v", got)
 	}
-	if got := await(t, "departure", succeed(t, hs[0], needed.For)); got.stop != nil || got.err != nil {
+	got = await(t, "departure", succeed(t, hs[0], needed.For))
+	if got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
 		t.Errorf("after the TTL: %+v", got)
 	}
 }
@@ -162,7 +167,54 @@ func TestStoreLostAtBarrier(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The leader may just have noticed that its own node has gone, and ordered the others to run again.
-	if got := await(t, "the end", waiting); got.err != nil && !errors.Is(got.err, rdzv.ErrConnection) {
+	got := await(t, "the end", waiting)
+	if got.err != nil && !errors.Is(got.err, rdzv.ErrConnection) && !errors.Is(got.err, rdzv.ErrTimeout) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestHostEndedMeanwhile loses the agent that hosts the store while a node waits at the exit barrier. The node waits for
+// the keep-alive time, not for the exit barrier's time-out or the join timeout.
+func TestHostEndedMeanwhile(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lose func(t *testing.T, host, guest *Handler, p *proxy)
+	}{
+		{"the host is killed", func(_ *testing.T, _, _ *Handler, p *proxy) { p.reset() }},
+		{"the session has ended before", func(t *testing.T, host, guest *Handler, _ *proxy) { endSession(t, host, guest) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := job(1, 2)
+			j.TTL = 2 * time.Second // as the store's
+			host, guest, p := growJobBehindProxy(t, j)
+			waiting := succeed(t, guest, time.Hour)
+			awaitDone(t, host, 1)
+			_ = p.ln.Close() // nobody listens
+			tt.lose(t, host, guest, p)
+			began := time.Now()
+			if got := await(t, "the end", waiting); got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
+				t.Errorf("%+v", got)
+			}
+			if took := time.Since(began); took < j.TTL/2 {
+				t.Errorf("the node has waited only %v for its host", took)
+			}
+		})
+	}
+}
+
+// TestBarrierDeadlineWithoutSession ends a node's session at the exit barrier, where it then reaches no store. The exit
+// barrier's time-out counts all the same.
+func TestBarrierDeadlineWithoutSession(t *testing.T) {
+	t.Parallel()
+	host, guest, p := growBehindProxy(t)
+	waiting := succeed(t, guest, 3*time.Second) // the store is silent by then
+	awaitDone(t, host, 1)
+	p.mu.Lock()
+	p.refuse = true
+	p.mu.Unlock()
+	endSession(t, host, guest)
+	if got := await(t, "the end", waiting); got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -56,6 +56,7 @@ type Handler struct {
 	// Owned by the agent's goroutine, which calls NextRendezvous and Succeed in turn.
 	current    int       // the current round
 	finishedAt time.Time // when the first Succeed of the round was called; zero before
+	storeEnds  bool      // Place.StoreEndsWithRun of the current round
 }
 
 // New returns a handler. It opens nothing before the first NextRendezvous.
@@ -193,6 +194,7 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 		return nil, fmt.Errorf("%w: the node of rank 0 offers no worker store", rdzv.ErrState)
 	}
 	r.MasterAddr, h.current, h.finishedAt = p.Store.Addrs[0], r.Number, time.Time{}
+	h.storeEnds = p.StoreEndsWithRun && p.Nodes > 1
 	if p.Rank == 0 {
 		return r, nil
 	}

@@ -34,7 +34,8 @@ type host struct {
 	over           bool          // the job has ended
 	acknowledged   chan struct{} // closed when the job has ended and every other agent has gone
 	isAcknowledged bool
-	departed       bool // a node has left the exit barrier of the round that runs
+	departed       bool   // a node has left the exit barrier of the round that runs
+	stillRunning   string // names the nodes of that round that run, once another one has finished
 }
 
 // serve starts the leader of h's store, makes this process the run's host and returns a session for the agent. If it
@@ -141,7 +142,10 @@ func (h *host) watchFront() {
 func (h *host) leaderChanged(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.departed = l.round.departed > 0
+	h.departed, h.stillRunning = l.round.departed > 0, ""
+	if l.state == running && l.round.done > 0 {
+		h.stillRunning = l.unstoppedNodes()
+	}
 	if h.over = l.outcome != nil; l.acknowledged() && !h.isAcknowledged {
 		h.isAcknowledged = true
 		close(h.acknowledged)

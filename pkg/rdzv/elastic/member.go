@@ -28,7 +28,7 @@ type member struct {
 	entered     int           // number of the last round that it was in
 	since       time.Duration // when its round, or its wait for one, began
 	stopOrdered bool          // the agent has been ordered to stop the round
-	silenceStop bool          // so ordered only because the store was silent
+	silenceStop bool          // so ordered only because this agent does not hear from the leader
 	killAt      optionalTime  // when the workers must be dead
 	workersGone bool          // every worker of the round has ended
 	nodes       int           // number of nodes of the round
@@ -125,8 +125,8 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 }
 
 // succeed records that all workers have exited with 0. It reports whether they have before anything but the store's
-// silence was to stop them: then that Stop, if there was one, is void. The session may have outlasted the silence, for
-// example because this process was paused.
+// silence, or the loss of the session, was to stop them: then that Stop, if there was one, is void. The session may have
+// outlasted the silence, for example because this process was paused.
 func (m *member) succeed(now time.Duration) bool {
 	if m.state != busy && !m.silenceStop || m.stopOrdered && !m.silenceStop {
 		return false // the round has failed already
@@ -218,13 +218,23 @@ func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 // sessionLost records that the store has ended the session: others may consider this agent lost, and workers must be
 // dead at once.
 func (m *member) sessionLost(now time.Duration) {
-	m.stopWorkers(now, "the rendezvous considers this node lost", 0)
+	m.stopUnanswered(now, "the rendezvous considers this node lost", 0)
 }
 
 // storeLost records that the store is gone for good. The workers may stop gracefully until others may consider this
 // agent lost.
 func (m *member) storeLost(now time.Duration) {
-	m.stopWorkers(now, "the rendezvous is lost", max(0, m.lastProof+deadAfter(m.ttl)-now))
+	m.stopUnanswered(now, "the rendezvous is lost", max(0, m.lastProof+deadAfter(m.ttl)-now))
+}
+
+// stopUnanswered stops the workers because this agent does not hear from the leader any more. Workers that have all
+// exited with 0 before it have succeeded, although the agent, which may have been paused, has not reported that yet.
+func (m *member) stopUnanswered(now time.Duration, why string, killIn time.Duration) {
+	if m.state == finished {
+		return
+	}
+	m.silenceStop = m.silenceStop || m.state == busy // else something else stops the workers already
+	m.orderStop(now, why, killIn)
 }
 
 // stopWorkers is stop for a reason that is none at the exit barrier.

@@ -44,8 +44,7 @@ func (m *member) stopIfSilent(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
 		why := fmt.Sprintf("the rendezvous has not answered for %s", seconds.Format(now-m.lastProof))
-		m.silenceStop = m.silenceStop || m.state == busy // else something else stops the workers already
-		m.orderStop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
+		m.stopUnanswered(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
 	}
 }
 

@@ -222,10 +222,25 @@ func TestMember(t *testing.T) {
 			memberStep{8.7, "succeed", ""},
 			memberStep{9, "enter", "ready 1/0 silent"},
 		)},
-		{"the same, but the session is lost", after(
+		{"the same, and the session is lost: it is renewed, and the leader decides", after(
 			memberStep{8.5, "", "stop 0 in 1.5s"},
 			memberStep{8.6, "lost", "stop 0 in 0s"},
-			memberStep{8.7, "succeed", ""},
+			memberStep{8.7, "succeed", "done 1/0 up 7.7s"},
+			memberStep{8.8, "renewed", "done 1/0 up 7.8s"},
+			memberStep{8.9, "halt 1 0", "stop 0 in 11s"},
+		)},
+		{"workers that had exited with 0 when the session was lost", after(
+			memberStep{2, "lost", "stop 0 in 0s"},
+			memberStep{2.1, "succeed", "done 1/0 up 1.1s"},
+		)},
+		{"workers that had exited with 0 when the store was lost", after(
+			memberStep{2, "gone", "stop 0 in 8s"},
+			memberStep{2.1, "succeed", "done 1/0 up 1.1s"},
+		)},
+		{"a session that is lost while a failure stops the workers", after(
+			memberStep{2, "fail", "failing 1/0 up 1s failure 7"},
+			memberStep{2.1, "lost", "stop 0 in 0s"},
+			memberStep{2.2, "succeed", ""},
 		)},
 		{"the same, but a worker has failed", after(
 			memberStep{8.5, "", "stop 0 in 1.5s"},

@@ -248,6 +248,8 @@ type Place struct {
 	Assignment rdzv.Assignment `json:"assignment"`
 	Restarts   int             `json:"restarts"`
 	Store      Offer           `json:"store"` // of rank 0
+	// StoreEndsWithRun says that an agent hosts the store. It is lost for good when that agent ends.
+	StoreEndsWithRun bool `json:"store_ends,omitempty"`
 }
 
 // Record is a decided round. The members' places follow from it alone, so any later leader can assign them.

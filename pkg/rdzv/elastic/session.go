@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,13 +161,17 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	for {
 		select {
 		case call := <-h.calls:
-			if call(d.now()); h.m.report.Leaving || h.m.report.Departing {
+			call(d.now())
+			if h.m.report.Departing { // no leader can confirm it
+				h.m.departUnconfirmed()
+			}
+			if h.m.report.Leaving || h.m.over != nil {
 				cancel()
 			}
 			h.m.takeOrders() // the orders belong to the round that has ended
 		case o := <-open:
 			if o.err != nil {
-				h.finish(&ending{err: connectionError(o.err)})
+				h.finish(cmp.Or(h.m.over, &ending{err: connectionError(o.err)}))
 				return nil
 			}
 			h.notifySession(o.store)

@@ -127,6 +127,7 @@ type roundState struct {
 	running    int        // workers that have not exited
 	succeeded  []procs.Exit
 	done       bool        // all workers have exited with 0
+	alone      bool        // this node ends with success without knowing how the others end
 	hung       *procs.Exit // the invented exit of a worker that does not end; nil for none
 	failedAt   time.Time   // when the first worker failed; zero for none
 	failures   map[int]failure.Failure

@@ -36,7 +36,9 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 		return nil, nil
 	case err == nil, errors.As(err, new(*rdzv.EndedError)):
 		return stop, err
-	case errors.Is(err, rdzv.ErrTimeout):
+	}
+	a.alone = true
+	if errors.Is(err, rdzv.ErrTimeout) {
 		a.log.Info().Str("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
 		return nil, nil
 	}
@@ -74,7 +76,7 @@ func (a *Agent) awaitOthers(ctx context.Context, timeout time.Duration) (*rdzv.S
 		if !ok || ctx.Err() != nil {
 			return stop, err
 		}
-		a.log.Info().Msg(needed.Error())
+		a.log.Warn().Msg(needed.Error())
 		timeout = cmp.Or(needed.For, rdzv.NoTimeout)
 	}
 }

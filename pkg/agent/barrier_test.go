@@ -40,6 +40,7 @@ func TestExitBarrier(t *testing.T) {
 		barrier func(ctx context.Context, limit time.Duration) (*rdzv.Stop, error)
 		waits   time.Duration
 		logs    []string
+		unknown bool // how the others end
 		err     error
 	}{
 		{
@@ -55,21 +56,21 @@ func TestExitBarrier(t *testing.T) {
 			},
 		},
 		{
-			name: "torch's time-out", timeout: 0, barrier: untilOver, waits: 5 * time.Minute,
+			name: "torch's time-out", timeout: 0, barrier: untilOver, waits: 5 * time.Minute, unknown: true,
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 5m for the other nodes to finish",
 				"INF leaving the exit barrier: other nodes may still run waited=5m",
 			},
 		},
 		{
-			name: "no wait", timeout: -1, barrier: untilOver, waits: 0,
+			name: "no wait", timeout: -1, barrier: untilOver, waits: 0, unknown: true,
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 0s for the other nodes to finish",
 				"INF leaving the exit barrier: other nodes may still run waited=0s",
 			},
 		},
 		{
-			name: "the rendezvous is lost", timeout: time.Minute,
+			name: "the rendezvous is lost", timeout: time.Minute, unknown: true,
 			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) { return nil, rdzv.ErrConnection },
 			logs: []string{
 				"INF all workers have exited with 0: waiting up to 1m for the other nodes to finish",
@@ -99,6 +100,9 @@ func TestExitBarrier(t *testing.T) {
 				r, err := b.agent.Run(t.Context())
 				if !errors.Is(err, tt.err) || err == nil && r.State != Succeeded {
 					t.Errorf("result %+v, %v; want the error %v", r, err, tt.err)
+				}
+				if report := b.agent.Report(r); r.OthersUnknown != tt.unknown || report.OthersUnknown != tt.unknown {
+					t.Errorf("others unknown: %v, in the report %v", r.OthersUnknown, report.OthersUnknown)
 				}
 				if took := time.Since(began); took != tt.waits {
 					t.Errorf("it took %v, want %v", took, tt.waits)
@@ -178,7 +182,8 @@ func TestLostAfterSuccess(t *testing.T) {
 			b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return &rdzv.Stop{Why: "node7 leaves"}, nil }
 			b.rdzv.failAt, b.rdzv.err = 1, fmt.Errorf("join: %w", tt.err)
 			r, err := b.agent.Run(t.Context())
-			if !errors.Is(err, tt.want) || err == nil && (r.State != Succeeded || b.state() != Succeeded) {
+			if !errors.Is(err, tt.want) || err == nil && (r.State != Succeeded || b.state() != Succeeded) ||
+				r.OthersUnknown != (tt.want == nil) {
 				t.Errorf("result %+v, %v; want the error %v", r, err, tt.want)
 			}
 		})

@@ -32,14 +32,14 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 		if a.state == Succeeded {
 			if err = a.succeed(ctx); err == nil && a.halt == nil {
 				a.history.end(report.EndSuccess, "", nil)
-				return RunResult{State: Succeeded, Restarts: a.restarts}, nil
+				return RunResult{State: Succeeded, Restarts: a.restarts, OthersUnknown: a.alone}, nil
 			}
 		}
 		if err == nil {
 			err = a.restart(ctx, failed)
 		}
 		if err != nil && a.successStands(ctx, err) {
-			return RunResult{State: Succeeded, Restarts: a.restarts}, a.setState(Succeeded)
+			return RunResult{State: Succeeded, Restarts: a.restarts, OthersUnknown: true}, a.setState(Succeeded)
 		}
 	}
 	if end, ok := finished(err); ok {

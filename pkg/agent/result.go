@@ -24,6 +24,9 @@ type RunResult struct {
 	Others []failure.Failure
 	// Restarts counts the charged restarts of the job.
 	Restarts int
+	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end: it has left the
+	// exit barrier, or has lost the others there.
+	OthersUnknown bool
 	// NothingStarted is one line that says why no worker was started on this node; empty if one was.
 	NothingStarted string
 }

@@ -48,6 +48,8 @@ type Report struct {
 	ExitCode int `json:"exit_code"`
 	// Reason is the reason= of the last line on stderr, or ReasonSuccess.
 	Reason string `json:"reason"`
+	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end.
+	OthersUnknown bool `json:"others_unknown,omitempty"`
 	// Error is the launcher's own error; empty if a worker is the cause.
 	Error string `json:"error,omitempty"`
 	// Restarts counts the charged restarts of the job.

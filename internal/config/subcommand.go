@@ -49,9 +49,9 @@ elasticrun --dry-run prints the same.
 		{
 			Name: "doctor", Short: "check this machine", Args: "[--json] [flags] [SCRIPT]",
 			Launch: true, flags: func() []Flag { return withJSON("doctor") },
-			Intro: `Check whether this machine is ready for a launch: interpreter and script, ports, names, the route
-to the store, disk, memory, GPUs and limits. It starts nothing but "python -c pass" and nvidia-smi.
-The launch's flags say what to check.
+			Intro: `Check whether this machine is ready for a launch: interpreter, torch and script, ports, names, the
+route to the store, disk, memory, GPUs and limits. It starts nothing but the interpreter, which
+imports torch, and nvidia-smi. The launch's flags say what to check.
 `,
 			Outro: `Exit code: 0, also with warnings; 72 if a check failed; 2 if the flags are refused.
 `,

@@ -308,8 +308,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "preflight", Kind: KindBool, Group: groupBefore,
-			Help: "Check this machine, as elasticrun doctor does, before the node joins the job. If a check fails, the " +
-				"node does not join, and the exit code is 72.",
+			Help: "Check this machine, as elasticrun doctor does but without importing torch, before the node joins the " +
+				"job. If a check fails, the node does not join, and the exit code is 72.",
 		},
 		{
 			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupBefore, Effect: Executes,

@@ -67,7 +67,7 @@ func unused(p Python, u interpreter.UnusedEnvironment) Check {
 		}
 	}
 	use := interpreter.Suggestion{Path: strings.TrimSuffix(u.Root, "/") + "/bin/python"}
-	return Check{"environment", Warn, value, "to use the environment: " + use.Command() + " …"}
+	return Check{"environment", Warn, value, "to use the environment: " + use.Command() + " ..."}
 }
 
 func torch(p Python, g GPUs) Check {
@@ -80,7 +80,7 @@ func torch(p Python, g GPUs) Check {
 		c.Value, c.Advice = "import torch ended the interpreter", "reinstall torch"
 	case t.Missing && p.Other != nil:
 		c.Value = "none in " + p.Path
-		c.Advice = fmt.Sprintf("%s has torch: %s …", p.Other.Path, p.Other.Command())
+		c.Advice = fmt.Sprintf("%s has torch: %s ...", p.Other.Path, p.Other.Command())
 	case t.Missing:
 		c.Value = "none in " + p.Path
 		c.Advice = "if the script needs torch, install it there, or set PYTHON_EXEC to an interpreter that has it"
@@ -124,7 +124,7 @@ func module(name string, m Module) Check {
 	}
 	c.Advice = "start in the folder that has it, or install it for this interpreter"
 	if m.Other != nil {
-		c.Advice = fmt.Sprintf("%s has it: %s …", m.Other.Path, m.Other.Command())
+		c.Advice = fmt.Sprintf("%s has it: %s ...", m.Other.Path, m.Other.Command())
 	}
 	return c
 }

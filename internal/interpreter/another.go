@@ -43,12 +43,21 @@ func Another(s Search) (Suggestion, bool) {
 		if sameInterpreter(path, s.Python) || !ownProgram(path) || Inspect(path, s.Env).Has(s.Module) != Present {
 			continue
 		}
-		project := filepath.Dir(filepath.Dir(filepath.Dir(path)))
-		uv := filepath.Base(filepath.Dir(filepath.Dir(path))) == ".venv" && isFile(filepath.Join(project, "uv.lock")) &&
-			isWithin(s.WorkDir, project)
-		return Suggestion{Path: path, UV: uv}, true
+		return Suggestion{Path: path, UV: s.ofUV(path)}, true
 	}
 	return Suggestion{}, false
+}
+
+// ofUV reports whether uv run makes a run use the interpreter: its environment is that of the project in the working
+// directory, and nothing comes before VIRTUAL_ENV, which uv sets.
+func (s Search) ofUV(path string) bool {
+	venv := filepath.Dir(filepath.Dir(path))
+	project := filepath.Dir(venv)
+	if filepath.Base(venv) != ".venv" || !isFile(filepath.Join(project, "uv.lock")) || !isWithin(s.WorkDir, project) {
+		return false
+	}
+	_, source, _ := Find(s.Env) // without an interpreter the source is empty
+	return source != SourceVariable && source != SourceProgram
 }
 
 func (s Search) candidates() (paths []string) {

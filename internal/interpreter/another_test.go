@@ -38,6 +38,10 @@ func TestAnother(t *testing.T) {
 		{name: "the interpreter of the run itself", python: "work/.venv/bin/python", script: "work/train.py", files: venv("work/.venv")},
 		{name: "a project of uv", script: "work/train.py", files: venv("work/.venv", "work/uv.lock"), want: "uv run elasticrun"},
 		{
+			name: "a project of uv, with PYTHON_EXEC", script: "work/train.py", files: venv("work/.venv", "work/uv.lock"),
+			env: map[string]string{"PYTHON_EXEC": "@/base/bin/python3"}, want: "PYTHON_EXEC=@/work/.venv/bin/python elasticrun",
+		},
+		{
 			name: "a project of uv elsewhere", script: "job/train.py", files: venv("job/.venv", "job/uv.lock"),
 			want: "PYTHON_EXEC=@/job/.venv/bin/python elasticrun",
 		},

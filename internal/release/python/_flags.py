@@ -104,12 +104,14 @@ if TYPE_CHECKING:
         nodes if --node-rank, --master-addr or --master-port is given."""
         rdzv_endpoint: Optional[str]
         r"""Where the nodes meet, the same on all nodes. For c10d: the address of the store, port
-        29400 by default. For etcd: one or more members, separated by commas, port 2379 by default.
-        Default: a free port on one node; on several nodes the scheduler's value, or MASTER_ADDR;
-        with static the master address."""
+        29400 by default, or local for several agents of yours on this machine, which need no port.
+        For etcd: one or more members, separated by commas, port 2379 by default. Default: a free
+        port on one node; on several nodes the scheduler's value, or MASTER_ADDR; with static the
+        master address."""
         rdzv_id: Optional[str]
         r"""Run id of the job, the same on all nodes. Default: a random id on one node; on several
-        nodes the scheduler's value, or "none", which etcd refuses."""
+        nodes the scheduler's value, or "none", which etcd refuses; with --rdzv-endpoint=local one
+        made of the command."""
         launch_id: Optional[str]
         r"""Identifies this launch: the same on all its agents, also on restarted ones, and
         different for every other launch. It tells a late agent of a finished run from a new run
@@ -218,8 +220,8 @@ if TYPE_CHECKING:
         r"""Print what the launch would do, as elasticrun explain does, and start nothing. Exit code
         2 or 73 means that the launch would be refused."""
         preflight: Optional[bool]
-        r"""Check this machine, as elasticrun doctor does, before the node joins the job. If a check
-        fails, the node does not join, and the exit code is 72."""
+        r"""Check this machine, as elasticrun doctor does but without importing torch, before the
+        node joins the job. If a check fails, the node does not join, and the exit code is 72."""
         preflight_cmd: Optional[str]
         r"""Your own check, run by sh -c before the node joins, and again after a failure of one of
         its workers. If it fails, the node does not join, or leaves, with exit code 72."""

@@ -10,6 +10,8 @@
 // The package does not decide when to restart workers: package agent does. Output is the business of package workerlog.
 // Package guard cleans up if the launcher itself is killed.
 //
+// A [Suspension] stops and continues all processes of the job, for job control.
+//
 // # Processes of the job
 //
 // Every worker starts in a session of its own. No process can enter an existing session from outside, and the subreaper

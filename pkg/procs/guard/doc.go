@@ -3,7 +3,8 @@
 // The process that the user starts becomes the guard. It starts the agent, which runs the job, passes signals on to it,
 // and kills and reaps whatever is left once the agent has ended, however it ended: by SIGKILL too. The agent's side is
 // a [Lifeline]. Through it the agent notices the guard's death, sets the deadline at which the guard kills the workers,
-// and stores the exit notice that the guard sends if the agent dies.
+// and stores the exit notice that the guard sends if the agent dies. At SIGTSTP (Ctrl-Z) the agent stops the workers
+// before the guard stops itself; at SIGCONT it continues them.
 //
 // The package is for Linux; elsewhere [Supported] is false and the program runs the agent itself. It does not start or
 // stop workers: package procs does.

@@ -229,8 +229,8 @@ func isIgnored(sig syscall.Signal) bool {
 
 // deathPipe makes the kernel continue this process with SIGCONT when the child dies. The child holds the only write
 // end and writes nothing, so the pipe changes only when the child's end closes. Without it, the death of a child would
-// go unnoticed while this process is stopped, and the kernel continues stopped processes of a session whose leader has
-// died. If the kernel refuses to send the signal, the shell's SIGCONT comes all the same.
+// go unnoticed while this process is stopped, and the kernel sends SIGHUP and SIGCONT to stopped process groups that
+// become orphans. If the kernel refuses to send the signal, the shell's SIGCONT comes all the same.
 type deathPipe struct{ read, write int }
 
 func newDeathPipe() (deathPipe, error) {

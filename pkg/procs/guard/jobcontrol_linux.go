@@ -134,7 +134,8 @@ func (j *jobControl) killed() {
 	}
 }
 
-// dropSignals drops the signals that this process has received and not acted on. It reports whether there was a SIGCONT.
+// dropSignals drops the signals that this process has received and not acted on. It reports whether a SIGCONT was among
+// them.
 func (j *jobControl) dropSignals() (continued bool) {
 	flush := make(chan os.Signal, 1)
 	signal.Notify(flush, syscall.SIGCONT)

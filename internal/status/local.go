@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -37,6 +38,7 @@ type CloseRun func(context.Context) error
 //	POST /stop     closes the run; the body says who asks
 func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger zerolog.Logger) *httpserver.Server {
 	mux := http.NewServeMux()
+	var closedBy atomic.Pointer[string] // who closed the run through this socket; nil for nobody
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		replyJSON(w, observer.Observe(r.Context()))
 	})
@@ -44,9 +46,18 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 		replyJSON(w, observer.state())
 	})
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
-		by, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))
-		logging.Always(logger).Str("by", printable.Line(string(by))).Msg("elasticrun stop asks to close the run")
-		replyJSON(w, replyTo(closeRun(r.Context())))
+		body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))
+		by := printable.Line(string(body))
+		logging.Always(logger).Str("by", by).Msg("elasticrun stop asks to close the run")
+		err := closeRun(r.Context())
+		if err == nil {
+			closedBy.CompareAndSwap(nil, &by)
+		}
+		reply := replyTo(err)
+		if first := closedBy.Load(); first != nil && reply.Ended != nil && reply.Ended.Ending == rdzv.EndClosed {
+			reply.ClosedBy = *first
+		}
+		replyJSON(w, reply)
 	})
 	return httpserver.Serve(l, httpserver.Options{
 		Handler: mux, Name: "the socket of elasticrun ps", ReadTimeout: requestTimeout, WriteTimeout: StopTimeout,
@@ -57,6 +68,7 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 // stopReply is the reply to a request to stop. It is empty if the run was closed.
 type stopReply struct {
 	Ended     *rdzv.Outcome `json:"ended,omitempty"`      // how the run has ended instead
+	ClosedBy  string        `json:"closed_by,omitempty"`  // who has closed it before, if that is known
 	NotJoined bool          `json:"not_joined,omitempty"` // only the launcher ends
 	Problem   string        `json:"problem,omitempty"`    // why it is unknown whether the run ends
 }
@@ -109,6 +121,15 @@ func fetchLocal(ctx context.Context, l jobs.Running, path string) (Snapshot, err
 	return parse(data)
 }
 
+// closedBeforeError says that somebody has closed a run, which need not have ended yet.
+type closedBeforeError struct {
+	*rdzv.EndedError
+	by string
+}
+
+// Unwrap returns the rdzv.EndedError.
+func (e *closedBeforeError) Unwrap() error { return e.EndedError }
+
 // requestStop makes a launcher of this machine close its run. Its errors are those of CloseRun.
 func requestStop(ctx context.Context, l jobs.Running, by string) error {
 	data, err := askLauncher(ctx, l, http.MethodPost, "/stop", by)
@@ -119,6 +140,8 @@ func requestStop(ctx context.Context, l jobs.Running, by string) error {
 	switch err := json.Unmarshal(data, &reply); {
 	case err != nil:
 		return fmt.Errorf("its reply is no result: %w", err)
+	case reply.Ended != nil && reply.ClosedBy != "":
+		return &closedBeforeError{&rdzv.EndedError{Outcome: *reply.Ended}, printable.Line(reply.ClosedBy)}
 	case reply.Ended != nil:
 		return &rdzv.EndedError{Outcome: *reply.Ended}
 	case reply.NotJoined:

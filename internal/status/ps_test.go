@@ -179,6 +179,12 @@ func TestServeLocal(t *testing.T) {
 	if ended, ok := errors.AsType[*rdzv.EndedError](requestStop(t.Context(), l, "me")); !ok || ended.Outcome.Ending != rdzv.EndSucceeded {
 		t.Errorf("after the end: %v", ended)
 	}
+	closed = &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}
+	_, err = Stop(t.Context(), &config.Stop{Target: config.Target{Local: true, RunID: "a"}}, machine, "v")
+	const already = `run id "a" on this machine is being closed already, by me\x1b; its workers may still be stopping`
+	if late, ok := errors.AsType[*StoppedLateError](err); !ok || late.Error() != already {
+		t.Errorf("closed before: %v", err)
+	}
 	closed = errors.New("not joined")
 	if err := requestStop(t.Context(), l, "me"); err == nil || err.Error() != "not joined" {
 		t.Error(err)

@@ -41,8 +41,11 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 	} else {
 		err = stopByStore(ctx, cfg, version, requester())
 	}
+	if before, ok := errors.AsType[*closedBeforeError](err); ok {
+		return "", &StoppedLateError{what, before.EndedError, before.by}
+	}
 	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
-		return "", &StoppedLateError{what, ended}
+		return "", &StoppedLateError{what, ended, ""}
 	}
 	if err != nil {
 		return "", &noReplyError{what, err}
@@ -104,13 +107,17 @@ func stopByStore(ctx context.Context, cfg *config.Stop, version, by string) erro
 	return err
 }
 
-// StoppedLateError says that a run was not stopped, because it had ended by itself.
+// StoppedLateError says that a run was not stopped, because it had ended by itself, or somebody had closed it before.
 type StoppedLateError struct {
 	what  string
 	ended *rdzv.EndedError
+	by    string // who has closed it through the same socket; empty if that is not known
 }
 
 func (e *StoppedLateError) Error() string {
+	if e.by != "" {
+		return fmt.Sprintf("%s is being closed already, by %s; its workers may still be stopping", e.what, e.by)
+	}
 	how := string(e.ended.Outcome.Ending)
 	if e.ended.Late != nil {
 		how = e.ended.Late.Describe(e.ended.Outcome.Ending)

@@ -46,7 +46,7 @@ func WatchJob(
 	case err != nil:
 		return err
 	case local && (cfg.Inferred == nil || job.Endpoint == "" || job.RunID != cfg.RunID): // else the store knows all nodes
-		return watchLocal(ctx, cfg, job, to)
+		return watchLocal(ctx, cfg, job, machine, to)
 	}
 	return watchStore(ctx, cfg, version, to)
 }
@@ -179,11 +179,11 @@ func WatchAgent(ctx context.Context, cfg *config.Status, to *Printer) error {
 	return repeat(ctx, cfg, to, who, func() (Job, error) {
 		s, err := Fetch(ctx, cfg.Addr.String())
 		return OfAgent(s), err
-	})
+	}, func() string { return "" })
 }
 
 // watchLocal shows the launchers that a job has on this machine once, or with --watch until they have ended.
-func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, to *Printer) error {
+func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, machine jobs.Folders, to *Printer) error {
 	who := fmt.Sprintf("the job %s (%s)", printable.Quote(job.RunID), job.describe())
 	return repeat(ctx, cfg, to, who, func() (Job, error) {
 		seen, err := fetchAll(ctx, job.launchers)
@@ -191,11 +191,23 @@ func watchLocal(ctx context.Context, cfg *config.Status, job LocalJob, to *Print
 			return Job{}, err
 		}
 		return OfAgents(seen), nil
-	})
+	}, func() string { return howEnded(machine, job.launchers[0].Launcher) })
 }
 
-// repeat shows what fetch returns once, or with --watch until it fails: who has ended then.
-func repeat(ctx context.Context, cfg *config.Status, to *Printer, who string, fetch func() (Job, error)) error {
+// howEnded says how a launcher of this machine has ended; empty if it has left no record.
+func howEnded(machine jobs.Folders, l jobs.Launcher) string {
+	for _, e := range machine.ListEnded() {
+		if e.RunID == l.RunID && e.PID == l.PID && e.Started.Equal(l.Started) {
+			return ": " + result(e, false)
+		}
+	}
+	return ""
+}
+
+// repeat shows what fetch returns once, or with --watch until it fails: who has ended then, and how may say more.
+func repeat(
+	ctx context.Context, cfg *config.Status, to *Printer, who string, fetch func() (Job, error), how func() string,
+) error {
 	for first := true; ; first = false {
 		j, err := fetch()
 		switch {
@@ -208,7 +220,7 @@ func repeat(ctx context.Context, cfg *config.Status, to *Printer, who string, fe
 				to.Note("%s does not reply any more: %v", who, err)
 				return nil
 			}
-			to.Note("%s has ended", who)
+			to.Note("%s has ended%s", who, how())
 			return nil
 		}
 		if err := to.Show(j); err != nil || !cfg.Watch {

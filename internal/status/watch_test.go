@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -151,13 +152,14 @@ func TestShowSnapshots(t *testing.T) {
 // TestWatchSaysWhyItEnds checks the last line of --watch.
 func TestWatchSaysWhyItEnds(t *testing.T) {
 	for err, want := range map[error]string{
-		errNotListening:         "elasticrun: the agent has ended\n",
-		errEnded:                "elasticrun: the agent has ended\n",
+		errNotListening:         "elasticrun: the agent has ended: succeeded\n",
+		errEnded:                "elasticrun: the agent has ended: succeeded\n",
 		errors.New("no answer"): "elasticrun: the agent does not reply any more: no answer\n",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var shown, notes strings.Builder
 			cfg := &config.Status{Watch: true}
+			how := func() string { return ": succeeded" }
 			asked := 0
 			fetch := func() (Job, error) {
 				if asked++; asked > 2 {
@@ -165,7 +167,7 @@ func TestWatchSaysWhyItEnds(t *testing.T) {
 				}
 				return Job{RunID: "a"}, nil
 			}
-			if err := repeat(t.Context(), cfg, NewPrinter(cfg, &shown, &notes), "the agent", fetch); err != nil {
+			if err := repeat(t.Context(), cfg, NewPrinter(cfg, &shown, &notes), "the agent", fetch, how); err != nil {
 				t.Error(err)
 			}
 			if notes.String() != want || strings.Count(shown.String(), "run id a: no round yet") != 2 {
@@ -175,7 +177,7 @@ func TestWatchSaysWhyItEnds(t *testing.T) {
 			cancel()
 			notes.Reset()
 			asked = 2
-			if err := repeat(interrupted, cfg, NewPrinter(cfg, &shown, &notes), "the agent", fetch); err != nil || notes.Len() > 0 {
+			if err := repeat(interrupted, cfg, NewPrinter(cfg, &shown, &notes), "the agent", fetch, how); err != nil || notes.Len() > 0 {
 				t.Errorf("interrupted: %v, %q", err, &notes)
 			}
 		})
@@ -201,5 +203,30 @@ func TestFit(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%d x %d (-want +got):\n%s", tt.width, tt.height, diff)
 		}
+	}
+}
+
+// TestHowEnded checks that the end of a launcher is that of this very launcher.
+func TestHowEnded(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	l := jobs.Launcher{RunID: "a", PID: 7, Started: time.Unix(1e9, 5)}
+	if got := howEnded(machine, l); got != "" {
+		t.Errorf("before: %q", got)
+	}
+	again := l
+	again.Started = l.Started.Add(time.Second)
+	for _, e := range []jobs.Ended{
+		{Launcher: l, At: time.Unix(2e9, 0), ExitCode: 3, Reason: "worker_failed", Summary: "rank 1: boom\x1b"},
+		{Launcher: again, At: time.Unix(2e9, 0), Reason: "success"},
+	} {
+		if err := machine.RecordEnd(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := howEnded(machine, l); got != ": exit code 3: rank 1: boom" {
+		t.Errorf("%q", got)
+	}
+	if got := howEnded(machine, again); got != ": succeeded" {
+		t.Errorf("%q", got)
 	}
 }

@@ -3,20 +3,42 @@ package main
 import (
 	"context"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/doctor"
 	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// runDoctor checks this machine. Its error lists the checks that failed.
+// runDoctor checks this machine. Its error lists the checks that failed. A signal ends what it has started first, which
+// the terminal does not reach.
 func runDoctor(args []string, stdout io.Writer) error {
 	cfg, asJSON, err := config.LoadDoctor(args, launch.Machine{})
 	if err != nil {
 		return err
 	}
-	f, err := doctor.Examine(context.Background(), cfg, doctor.Options{Version: version, Torch: true})
-	if err != nil {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, procs.NotIgnored([]syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM})...)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if sig, ok := (<-signals).(syscall.Signal); ok {
+			cancel(&agent.SignalError{Signal: sig})
+		}
+	}()
+	f, err := doctor.Examine(ctx, cfg, doctor.Options{Version: version, Torch: true})
+	signal.Stop(signals)
+	close(signals)
+	<-done
+	switch {
+	case ctx.Err() != nil: // it may have caused err
+		return context.Cause(ctx)
+	case err != nil:
 		return err
 	}
 	r := doctor.NewReport(f, version)

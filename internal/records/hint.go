@@ -28,7 +28,7 @@ func (j job) signalHint(root *report.Failure) string {
 	explained := j.get("PYTHONFAULTHANDLER") != "" || strings.Contains(root.Text, "Fatal Python error: ")
 	switch {
 	case j.python != "" && crashed && !explained:
-		return "with PYTHONFAULTHANDLER=1 in the environment Python prints where it crashed"
+		return "set PYTHONFAULTHANDLER=1 to see where Python crashed"
 	case strings.HasSuffix(root.Summary, evidence.NotOOM):
 		return "find out who sent SIGKILL: a person, a script, systemd-oomd or earlyoom; a limit of Slurm or the container"
 	}

@@ -86,7 +86,7 @@ func TestHint(t *testing.T) {
 		},
 		{
 			name: "a crash", root: report.Failure{Summary: "killed by signal 11 (SIGSEGV)", Signal: "SIGSEGV"},
-			want: "with PYTHONFAULTHANDLER=1 in the environment Python prints where it crashed",
+			want: "set PYTHONFAULTHANDLER=1 to see where Python crashed",
 		},
 		{
 			name: "a crash that Python has explained", env: "PYTHONFAULTHANDLER=1",
@@ -140,20 +140,20 @@ func TestHint(t *testing.T) {
 		},
 		{
 			name: "a port", root: report.Failure{Summary: "OSError: [Errno 98] Address already in use"},
-			want: "ss -ltnp lists the programs that have ports",
+			want: "run ss -ltnp to see which program has the port",
 		},
 		{
 			name: "torch's port", root: report.Failure{Summary: "torch.distributed.DistNetworkError: The server socket has failed to listen on " +
 				"any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"},
-			want: "ss -ltnp 'sport = :29500' names the program that has the port",
+			want: "run ss -ltnp 'sport = :29500' to see which program has the port",
 		},
 		{
 			name: "a full disk", root: report.Failure{Summary: "OSError: [Errno 28] No space left on device: 'ckpt 1/x.pt'"},
-			want: "make room: df '@/ckpt 1' and df -i '@/ckpt 1' show what is full",
+			want: "make room: run df '@/ckpt 1' and df -i '@/ckpt 1' to see what is full",
 		},
 		{
 			name: "a full disk of no name", root: report.Failure{Summary: "OSError: [Errno 28] No space left on device"},
-			want: "make room: df and df -i show which file system is full",
+			want: "make room: run df and df -i to see which file system is full",
 		},
 		{
 			name: "full shared memory",
@@ -162,7 +162,7 @@ func TestHint(t *testing.T) {
 		},
 		{
 			name: "no permission", root: report.Failure{Summary: "PermissionError: [Errno 13] Permission denied: '/data/x.bin'"},
-			want: fmt.Sprintf("namei -l /data/x.bin shows which folder or file refuses user %d", os.Geteuid()),
+			want: fmt.Sprintf("run namei -l /data/x.bin to see which folder or file refuses user %d", os.Geteuid()),
 		},
 		{name: "no permission for something", root: report.Failure{Summary: "PermissionError: [Errno 13] Permission denied"}},
 	} {

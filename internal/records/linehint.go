@@ -84,22 +84,22 @@ func (j job) noGPUHint([]string) string {
 func portHint(summary string) string {
 	port := regexp.MustCompile(`port[:= ]+(\d+)|[\d\]]:(\d+)`).FindStringSubmatch(summary)
 	if port == nil {
-		return "ss -ltnp lists the programs that have ports"
+		return "run ss -ltnp to see which program has the port"
 	}
-	return fmt.Sprintf("ss -ltnp 'sport = :%s' names the program that has the port", port[1]+port[2])
+	return fmt.Sprintf("run ss -ltnp 'sport = :%s' to see which program has the port", port[1]+port[2])
 }
 
 // fullHint is for a file system that is full.
 func (j job) fullHint(found []string) string {
 	if found[1] == "" {
-		return "make room: df and df -i show which file system is full"
+		return "make room: run df and df -i to see which file system is full"
 	}
 	dir := printable.ShellWord(filepath.Dir(j.abs(found[1])))
-	return fmt.Sprintf("make room: df %s and df -i %s show what is full", dir, dir)
+	return fmt.Sprintf("make room: run df %s and df -i %s to see what is full", dir, dir)
 }
 
 // permissionHint is for a file that the worker may not use.
 func (j job) permissionHint(found []string) string {
-	return fmt.Sprintf("namei -l %s shows which folder or file refuses user %d", printable.ShellWord(j.abs(found[1])),
+	return fmt.Sprintf("run namei -l %s to see which folder or file refuses user %d", printable.ShellWord(j.abs(found[1])),
 		os.Geteuid())
 }

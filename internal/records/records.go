@@ -40,6 +40,7 @@ type Ending struct {
 type Records struct {
 	Host      string // this machine's host name
 	cfg       *config.Config
+	job       job // found at the start: at the end a disk may not answer
 	version   string
 	started   time.Time
 	errorFile string // empty: none
@@ -51,7 +52,10 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 	if err != nil {
 		return nil, fmt.Errorf("find the host name: %w", err)
 	}
-	r := &Records{cfg: cfg, Host: host, version: version, started: now, errorFile: os.Getenv(errorFileEnv)}
+	r := &Records{
+		cfg: cfg, job: jobOf(cfg, os.LookupEnv), Host: host, version: version, started: now,
+		errorFile: os.Getenv(errorFileEnv),
+	}
 	if cfg.Report == "" {
 		return r, nil
 	}
@@ -83,10 +87,9 @@ func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host),
 		cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started = report.Time{Time: r.started}
-	j := jobOf(r.cfg, os.LookupEnv)
-	rep.Interpreter, rep.Script = j.python, j.script
+	rep.Interpreter, rep.Script = r.job.python, r.job.script
 	if root := rep.RootCause; root != nil && root.Host == rep.Host && rep.Note == "" {
-		rep.Note = j.hint(root)
+		rep.Note = r.job.hint(root)
 	}
 	rep = ended(rep, end)
 	if _, err := os.Stat(rep.LogDir); err != nil { // no output was written to it

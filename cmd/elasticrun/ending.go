@@ -143,10 +143,18 @@ func (e ending) record() records.Ending {
 	return records.Ending{Code: e.code, Reason: e.reason, Problem: e.problem(), Root: e.root}
 }
 
+// indent goes before a command line that the user can type instead.
+const indent = "    "
+
 // text returns the launcher's last lines.
 func (e ending) text() (text string) {
 	if e.err != nil {
 		text = "elasticrun: " + e.problem() + "\n"
+	}
+	if bad, ok := errors.AsType[*config.UsageError](e.err); ok {
+		for _, line := range bad.Try {
+			text += indent + line + "\n"
+		}
 	}
 	if e.reason != "" {
 		text += lastLine(e) + "\n"

@@ -33,7 +33,8 @@ func TestMisuse(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"train.py": "pass\n", "pkg/module.py": "pass\n", "run.sh": "#!/bin/bash -e\nexit 3\n", "notes.txt": "text\n",
-		"bad.yaml": "nnodes: [1\n", "typo.yaml": "nnode: 1\n", "run/keep": "",
+		"bad.yaml": "nnodes: [1\n", "typo.yaml": "nnode: 1\n",
+		"node.yaml": "node-rank: 1\n", "endpoint.yaml": "rdzv-endpoint: http://host1\n", "run/keep": "",
 	} {
 		file := filepath.Join(dir, name)
 		if err := errors.Join(
@@ -76,16 +77,20 @@ func misuse(t *testing.T, dir, command string) string {
 		"PATH=" + filepath.Dir(testenv.Binary(t)) + ":/usr/bin:/bin", "HOME=" + dir, "PYTHON_EXEC=" + python,
 		"XDG_RUNTIME_DIR=" + filepath.Join(dir, "run"), "TMPDIR=" + dir,
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var stderr strings.Builder
 	sh.Stderr = &stderr
 	_ = sh.Run() // the exit code says it
 	// What the launcher says about a job or a failed worker is not the answer to a misuse.
 	aboutJob := regexp.MustCompile(`exit_code=|a worker has failed|: \d+ workers?\b|succeeded in`)
-	answers := regexp.MustCompile(`(?m)^(\d\S+ \S+ )?((WRN|elasticrun: ).*\n)`).FindAllStringSubmatch(stderr.String(), -1)
+	answers := regexp.MustCompile(`(?m)^(\d\S+ \S+ )?((WRN|elasticrun: |    elasticrun ).*\n)`).FindAllStringSubmatch(stderr.String(), -1)
 	text := ""
 	for _, a := range answers {
 		if line := a[2]; !aboutJob.MatchString(line) {
-			text += strings.ReplaceAll(line, dir, "DIR")
+			text += strings.ReplaceAll(strings.ReplaceAll(line, dir, "DIR"), "="+host+":", "=THISHOST:")
 		}
 	}
 	return text + "exit code " + strconv.Itoa(sh.ProcessState.ExitCode()) + "\n"

@@ -64,7 +64,7 @@ func testBinary(t *testing.T) string {
 // commands a script has
 //
 //	exitcode N PROGRAM [ARGS...]       run it; it must end with code N, 128+n for signal n
-//	refused REGEXP PROGRAM [ARGS...]   run it; elasticrun must refuse its input
+//	refused REGEXP PROGRAM [ARGS...]   run it; elasticrun must refuse its input, and may say what to type instead
 //	await FILE [REGEXP]                wait until the file is there and matches
 //	signal NAME                        send a signal to the one background program
 //	exited N                           that program, after wait, must have ended with code N
@@ -191,6 +191,9 @@ func cmdRefused(ts *testscript.TestScript, neg bool, args []string, r *refuser) 
 		ts.Fatalf("exit code %d, want %d", code, exitUsage)
 	}
 	why, last, _ := strings.Cut(ts.ReadFile("stderr"), "\n")
+	for strings.HasPrefix(last, indent) {
+		_, last, _ = strings.Cut(last, "\n")
+	}
 	switch {
 	case !want.MatchString(why):
 		ts.Fatalf("refused with\n%s\nwhich does not match\n%s", why, want)

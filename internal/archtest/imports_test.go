@@ -77,6 +77,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/config",
 			"internal/launch",
+			"internal/nearest",
 			"internal/userdir",
 			"pkg/coord",
 			"pkg/coord/etcd",

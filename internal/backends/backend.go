@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/nearest"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -97,7 +99,12 @@ func New(ctx context.Context, cfg *config.Config, o Options, id *elastic.Identit
 	creation.Socket = socket
 	handler, err := backends.New(ctx, params, creation)
 	if err != nil {
-		return nil, &config.UsageError{Where: cfg.Where("rdzv-backend"), Problem: err.Error()}
+		problem, known := err.Error(), []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic}
+		near := nearest.Of(cfg.Rendezvous.Backend, known)
+		if near != "" && !slices.Contains(known, cfg.Rendezvous.Backend) {
+			problem += "; the nearest is " + near
+		}
+		return nil, &config.UsageError{Where: cfg.Where("rdzv-backend"), Problem: problem}
 	}
 	return handler, nil
 }

@@ -55,6 +55,9 @@ type argParser struct {
 // lenient.
 func (p *argParser) split(argv []string) (commandLine, error) {
 	for i := 0; i < len(argv); {
+		if err := checkDashes(argv[i]); err != nil {
+			return commandLine{}, err
+		}
 		switch arg := argv[i]; {
 		case arg == "--":
 			return commandLine{p.options, argv[i+1:]}, nil
@@ -229,6 +232,9 @@ func (p *argParser) unknown(arg, name string) error {
 	for i, f := range p.flags {
 		names[i] = f.Name
 		launch = launch || f.Name == "nproc-per-node"
+	}
+	if err := scriptAsValue(p.flags, p.options); err != nil && launch {
+		return err
 	}
 	hint := p.hint
 	if near := nearest.Of(name, names); near != "" {

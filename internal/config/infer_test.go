@@ -435,7 +435,7 @@ func TestInferRefuses(t *testing.T) {
 			mpiEnv,
 			"OMPI_COMM_WORLD_SIZE=2: several nodes need an endpoint at which they meet: the host of rank 0 is unknown: give it to all processes, by mpirun -x MASTER_ADDR=HOST ..., or by --rdzv-endpoint=HOST[:PORT]",
 		},
-		{"a bad MASTER_ADDR", "--nnodes=2", "MASTER_ADDR=a/b", `MASTER_ADDR=a/b: "a/b" is not a host name or an address`},
+		{"a bad MASTER_ADDR", "--nnodes=2", "MASTER_ADDR=a/b", `MASTER_ADDR=a/b: "a/b" has a path: write HOST:PORT only`},
 		{
 			"a bad MASTER_PORT",
 			"--nnodes=2",
@@ -446,7 +446,7 @@ func TestInferRefuses(t *testing.T) {
 			"a bad MASTER_ADDR for static",
 			"--nnodes=2 --node-rank=0",
 			"MASTER_ADDR=a/b",
-			`MASTER_ADDR=a/b: "a/b" is not a host name or an address`,
+			`MASTER_ADDR=a/b: "a/b" has a path: write HOST:PORT only`,
 		},
 		{"bad nodes first", "--nnodes=x", taskEnv, "--nnodes=x: must be N or MIN:MAX*"},
 	}

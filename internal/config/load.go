@@ -103,6 +103,9 @@ func thisHost() scheduler.Host {
 
 // loadLine resolves a command line that has been split.
 func loadLine(line commandLine, from surroundings) (*Config, error) {
+	if err := scriptAsValue(Flags(), line.options); err != nil && len(line.command) == 0 && !from.noScript {
+		return nil, err
+	}
 	settings, file, err := gather(Flags(), line.options)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// typeOneOf is the refusal of several nodes without an endpoint. The command lines follow it.
+const typeOneOf = "several nodes need an endpoint at which they meet: type the first line in several terminals of this " +
+	"machine, or the second on every machine"
+
 // clean gives the test an empty working directory and config folder, and unsets every variable of the table.
 func clean(t *testing.T) {
 	t.Helper()
@@ -308,10 +312,13 @@ func TestBadInput(t *testing.T) {
 			line: "--nnodes=1:2:3 s.py",
 			want: "--nnodes=1:2:3: must be N or MIN:MAX, each a whole number between 1 and 1048576",
 		},
-		{line: "--nnodes=2 s.py", want: "--nnodes=2: " + noEndpoint("c10d", "")},
-		{line: "--nnodes=1:2 s.py", env: "MASTER_PORT=29500", want: "--nnodes=1:2: " + noEndpoint("c10d", "")},
-		{line: "--rdzv-backend=etcd --rdzv-id=a s.py", env: "PET_NNODES=2", want: "PET_NNODES=2: " + noEndpoint("etcd", "")},
-		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + noEndpoint("c10d", "")},
+		{line: "--nnodes=2 s.py", want: "--nnodes=2: " + typeOneOf},
+		{line: "--nnodes=1:2 s.py", env: "MASTER_PORT=29500", want: "--nnodes=1:2: " + typeOneOf},
+		{
+			line: "--rdzv-backend=etcd --rdzv-id=a s.py", env: "PET_NNODES=2",
+			want: "PET_NNODES=2: several nodes need an endpoint at which they meet: give --rdzv-endpoint=HOST[:PORT], the address of etcd",
+		},
+		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + typeOneOf},
 
 		{line: "s.py", env: "PET_RDZV_SECRET=", want: "PET_RDZV_SECRET: holds no secret: it is empty; unset it to have none"},
 		{

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/scheduler"
 )
 
 // A local endpoint has no address, and the same command in the same folder has the same run id.
@@ -97,5 +99,27 @@ func TestLocalTarget(t *testing.T) {
 	c, err := resolveStatus(r, surroundings{env: vars(nil).lookup})
 	if err != nil || !c.Local || !c.Rendezvous.Local || c.RunID != "" {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// The refusal of a job without an endpoint repeats the command line with both endpoints.
+func TestCommandLinesWithEndpoints(t *testing.T) {
+	for _, tt := range []struct {
+		self  []string
+		words int
+		want  string
+	}{
+		{[]string{"PROG", "--nnodes", "2", "s.py", "a b"}, 2, "elasticrun --nnodes 2 --rdzv-endpoint=local s.py 'a b'"},
+		{[]string{"PROG", "--nnodes=2", "--", "-s.py"}, 1, "elasticrun --nnodes=2 --rdzv-endpoint=local -- -s.py"},
+		{[]string{"PROG", "s.py"}, 1, "elasticrun --rdzv-endpoint=local s.py"},
+		{[]string{"PROG", "--", "s.py", "--"}, 2, "elasticrun --rdzv-endpoint=local -- s.py --"},
+	} {
+		got := surroundings{self: tt.self, host: scheduler.Host{Name: "n1"}}.withEndpoints(tt.words)
+		if len(got) != 2 || got[0] != tt.want || got[1] != strings.Replace(tt.want, "=local", "=n1:29400", 1) {
+			t.Errorf("%q: %q", tt.self, got)
+		}
+	}
+	if got := (surroundings{}).withEndpoints(1); got != nil {
+		t.Errorf("an unknown command line: %q", got)
 	}
 }

@@ -36,7 +36,9 @@ type rendezvousFlags struct {
 	LocalAddr                string
 	LocalRunID               string // the default run id of a local endpoint
 	OneMachine               bool   // all agents are known to be on this machine
-	NoEndpoint               string // the scheduler's explanation of a missing endpoint; see noEndpoint
+	NoEndpoint               string // the scheduler's explanation of a missing endpoint
+	// Try are this command line with endpoints: one for agents on this machine, one for several machines.
+	Try []string
 }
 
 // rendezvousPoint is what follows from rendezvousFlags.
@@ -134,7 +136,7 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	v := &c.Rendezvous
 	in := readRendezvousFlags(r, c.MaxNodes)
 	in.Standalone, in.NoEndpoint, in.OneMachine = c.Standalone, facts.NoEndpoint, facts.OneMachine
-	in.LocalRunID = c.localRunID(from.dir)
+	in.LocalRunID, in.Try = c.localRunID(from.dir), from.withEndpoints(len(c.ScriptArgs)+1)
 	items := value[[]rdzvconf.Item](r, "rdzv-conf")
 	checkLocal(r, in, items)
 	v.Secret = agentsSecret(r, from)
@@ -198,6 +200,8 @@ func checkBackend(r *reader, in rendezvousFlags) {
 	case in.Backend == "etcd-v2":
 		r.fail("rdzv-backend", "version 2 of etcd's API is not supported, and etcd itself has dropped it; "+
 			"use --rdzv-backend=etcd, which speaks version 3")
+	case slices.Contains([]string{"gloo", "nccl", "mpi", "ucc", "xccl", "hccl"}, in.Backend):
+		r.fail("rdzv-backend", "is a backend of torch.distributed, which the script chooses; use c10d, static or etcd here")
 	case in.Backend == "file":
 		r.fail(
 			"rdzv-backend",
@@ -220,7 +224,7 @@ func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
 	case in.Standalone || backend == rdzv.BackendC10d && in.Endpoint == "" && in.MaxNodes == 1:
 		return []HostPort{{"localhost", 0}}
 	case in.Endpoint == "" && backend != rdzv.BackendStatic && in.MaxNodes > 1:
-		r.fail("nnodes", noEndpoint(backend, in.NoEndpoint))
+		in.failWithoutEndpoint(r)
 		return nil
 	case in.Endpoint == "":
 		return nil
@@ -252,20 +256,6 @@ func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
 		endpoints = append(endpoints, at)
 	}
 	return endpoints
-}
-
-// noEndpoint returns the error of a job of several nodes without an endpoint. reason is the scheduler's explanation, or
-// empty.
-func noEndpoint(backend, reason string) string {
-	const need = "several nodes need an endpoint at which they meet: "
-	const give = "give --rdzv-endpoint=HOST[:PORT] (or PET_RDZV_ENDPOINT, or rdzv-endpoint in the config file), "
-	switch {
-	case backend == rdzv.BackendEtcd:
-		return need + give + "the address of etcd"
-	case reason != "":
-		return need + reason
-	}
-	return need + give + "the host name or address of one node, the same on all nodes; or MASTER_ADDR in the environment"
 }
 
 // readConf applies --rdzv-conf.

@@ -320,7 +320,8 @@ func TestRendezvousRefuses(t *testing.T) {
 		want string
 	}{
 		{[]string{"--nnodes=2", "--standalone"}, nil, "--nnodes=2: --standalone runs on one node"},
-		{[]string{"--nnodes=2"}, vars{"MASTER_PORT": "1"}, "--nnodes=2: " + noEndpoint("c10d", "")},
+		{[]string{"--nnodes=2"}, vars{"MASTER_PORT": "1"}, "--nnodes=2: several nodes need an endpoint at which they meet: " +
+			"give --rdzv-endpoint=local for several terminals of this machine, or HOST[:PORT], one of the nodes"},
 		{
 			[]string{"--nnodes=2", "--rdzv-endpoint=h:0"},
 			nil,

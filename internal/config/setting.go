@@ -18,6 +18,8 @@ type UsageError struct {
 	Where string
 	// Problem says what is wrong and what to do.
 	Problem string
+	// Try are command lines that the user can type instead, for a line each after the error's.
+	Try []string
 }
 
 // Error implements error. The text is printable, whatever the input holds.
@@ -198,10 +200,10 @@ func (r *reader) given(name string) bool { return r.settings[name].Given() }
 // inferred reports whether a scheduler set the value.
 func (r *reader) inferred(name string) bool { return r.settings[name].Source.Kind == FromScheduler }
 
-// fail records an error about one setting, unless there is an error already.
-func (r *reader) fail(name, problem string) {
+// fail records an error about one setting, unless there is an error already. try are command lines to type instead.
+func (r *reader) fail(name, problem string, try ...string) {
 	if r.err == nil {
-		r.err = &UsageError{Where: r.settings[name].Where(), Problem: problem}
+		r.err = &UsageError{Where: r.settings[name].Where(), Problem: problem, Try: try}
 	}
 }
 

@@ -104,6 +104,8 @@ func LogDirError(cfg *config.Config, err error) error {
 	bad := &config.UsageError{Problem: err.Error()}
 	if cfg.LogDir != "" {
 		bad.Where = cfg.Where("log-dir")
+	} else if tmp := os.Getenv("TMPDIR"); tmp != "" {
+		bad.Where = "TMPDIR=" + tmp
 	}
 	return bad
 }

@@ -1,6 +1,7 @@
 package rdzvconf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -22,17 +23,37 @@ func ParseEndpoint(endpoint string) (host string, port int, err error) {
 	at := strings.LastIndexByte(endpoint, ':')
 	_, noIP := netip.ParseAddr(endpoint)
 	if at < 0 || strings.HasSuffix(endpoint, "]") || noIP == nil {
-		if endpoint != "" && strings.Trim(endpoint, "0123456789") == "" { // the resolver would take it for an address
-			return "", 0, fmt.Errorf("%s is a port without a host: write HOST:%[1]s, such as 127.0.0.1:%[1]s", endpoint)
+		if isPort(endpoint) { // the resolver would take it for an address
+			return "", 0, noHost(endpoint)
 		}
 		host, err = ParseHost(endpoint)
 		return host, -1, err
 	}
+	if at == 0 && isPort(endpoint[1:]) {
+		return "", 0, noHost(endpoint[1:])
+	}
 	if port, err = ParsePort(endpoint[at+1:]); err != nil {
-		return "", 0, err
+		return "", 0, cmp.Or(checkPath(endpoint), err)
 	}
 	host, err = ParseHost(endpoint[:at])
 	return host, port, err
+}
+
+func isPort(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+func noHost(port string) error {
+	return fmt.Errorf("%s is a port without a host: write HOST:%[1]s, such as 127.0.0.1:%[1]s", port)
+}
+
+// checkPath refuses a URL and a path.
+func checkPath(text string) error {
+	switch {
+	case strings.Contains(text, "//"):
+		return fmt.Errorf("%q is a URL: write HOST:PORT only", text)
+	case strings.Contains(text, "/"):
+		return fmt.Errorf("%q has a path: write HOST:PORT only", text)
+	}
+	return nil
 }
 
 // ParsePort parses the port of a listener or an endpoint.
@@ -58,8 +79,8 @@ func ParseHost(s string) (string, error) {
 		return inner, nil
 	case open || closed:
 		return "", errors.New("brackets must enclose an IPv6 address, such as [::1]")
-	case strings.Contains(host, "//"):
-		return "", fmt.Errorf("%q is a URL: write HOST:PORT only", host)
+	case strings.Contains(host, "/"):
+		return "", checkPath(host)
 	case host == "" || strings.ContainsFunc(host, notHostRune):
 		return "", fmt.Errorf("%q is not a host name or an address", host)
 	}

@@ -8,11 +8,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -247,36 +245,6 @@ func checkText(data []byte) error {
 		i += size
 	}
 	return nil
-}
-
-// The messages of the YAML library that have a better form for users.
-var (
-	yamlWrongShape = lazily(`^line (\d+): cannot unmarshal .* into map\[string\]interface \{\}$`)
-	yamlTwice      = lazily(`^line (\d+): mapping key (".*") already defined at line (\d+)$`)
-	yamlAtLine     = lazily(`^(line \d+): (.*)$`)
-)
-
-// lazily compiles a pattern on its first use, because most launches need none.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
-
-// yamlProblem turns a message of the YAML library into one line for users.
-func yamlProblem(message string) string {
-	text := strings.TrimPrefix(message, "yaml: ")
-	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
-	text, _, _ = strings.Cut(text, "\n") // the first error only
-	text = strings.TrimSpace(text)
-	if m := yamlWrongShape().FindStringSubmatch(text); m != nil {
-		return "line " + m[1] + ": must be keys with values, such as nnodes: 2"
-	}
-	if m := yamlTwice().FindStringSubmatch(text); m != nil {
-		return fmt.Sprintf("line %s: %s is there twice, first in line %s: keep one", m[1], m[2], m[3])
-	}
-	if m := yamlAtLine().FindStringSubmatch(text); m != nil {
-		return m[1] + ": is not valid YAML: " + m[2]
-	}
-	return "is not valid YAML: " + text
 }
 
 // reason returns an error of package os without the path, which the message names already.

@@ -338,9 +338,13 @@ func TestRefuse(t *testing.T) {
 
 func TestYAMLProblem(t *testing.T) {
 	for message, want := range map[string]string{
-		"yaml: unknown anchor 'a' referenced": "is not valid YAML: unknown anchor 'a' referenced",
+		"yaml: unknown anchor 'a' referenced": "*a refers to nothing: put a text that begins with * in quotes",
 		"yaml: unmarshal errors:\n  line 1: cannot unmarshal !!str `x` into map[string]interface {}\n  line 2": "line 1: must be keys with values, such as nnodes: 2",
-		"yaml: line 3: could not find expected ':'":                                                            "line 3: is not valid YAML: could not find expected ':'",
+		"yaml: line 3: could not find expected ':'":                                                            "line 3: has no colon, or the line before it has none: write KEY: VALUE",
+		"yaml: could not find expected ':'":                                                                    "line 1: has no colon, or the line before it has none: write KEY: VALUE",
+		"yaml: line 4: did not find expected ',' or ']'":                                                       "near line 4: a list that begins with [ lacks a comma or its ]",
+		"yaml: cannot decode !!str `x` as a !!int":                                                             `"x" is not of the type !!int that stands before it: leave !!int out`,
+		"yaml: line 2: found unknown directive name":                                                           "line 2: is not valid YAML: found unknown directive name",
 		"something else": "is not valid YAML: something else",
 	} {
 		if got := yamlProblem(message); got != want {

@@ -434,7 +434,8 @@ func TestBadInput(t *testing.T) {
 		{
 			line: "s.py",
 			file: "nnodes: [",
-			want: "elasticrun.yaml: line 1: is not valid YAML: did not find expected node content",
+			want: "elasticrun.yaml: near line 1: a list or a map does not end, or a value begins with a comma or a closing bracket: " +
+				"put it in quotes",
 		},
 		{
 			line: "s.py",
@@ -445,13 +446,14 @@ func TestBadInput(t *testing.T) {
 		{
 			line: "s.py",
 			file: "role: a\nnnodes: 1: 2",
-			want: "elasticrun.yaml: line 2: is not valid YAML: mapping values are not allowed in this context",
+			want: "elasticrun.yaml: line 2: no colon may stand here: put a value that has a colon in quotes, and check that the " +
+				"line above has a colon and the same indentation",
 		},
 		{line: "s.py", file: "role: a\nrdzv-id: \"\xff\"", want: "elasticrun.yaml: line 2: is not UTF-8 text"},
 		{
 			line: "s.py",
 			file: "role: \x1b[31m",
-			want: "elasticrun.yaml: is not valid YAML: control characters are not allowed",
+			want: "elasticrun.yaml: has a control character: remove it",
 		},
 	}
 	for _, tt := range tests {

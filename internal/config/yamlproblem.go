@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// The messages of the YAML library that name something.
+var (
+	yamlWrongShape = lazily(`^line (\d+): cannot unmarshal .* into map\[string\]interface \{\}$`)
+	yamlTwice      = lazily(`^line (\d+): mapping key (".*") already defined at line (\d+)$`)
+	yamlAnchor     = lazily(`^unknown anchor '(.*)' referenced$`)
+	yamlTag        = lazily("^cannot decode \\S+ `(.*)` as a (\\S+)$")
+	yamlAtLine     = lazily(`^(line \d+): (.*)$`)
+)
+
+// lazily compiles a pattern on its first use, because most launches need none.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+// yamlProblem turns a message of the YAML library into one line for users.
+func yamlProblem(message string) string {
+	text := strings.TrimPrefix(message, "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
+	text, _, _ = strings.Cut(text, "\n") // the first error only
+	text = strings.TrimSpace(text)
+	if m := yamlWrongShape().FindStringSubmatch(text); m != nil {
+		return "line " + m[1] + ": must be keys with values, such as nnodes: 2"
+	}
+	if m := yamlTwice().FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("line %s: %s is there twice, first in line %s: keep one", m[1], m[2], m[3])
+	}
+	if m := yamlAnchor().FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("*%s refers to nothing: put a text that begins with * in quotes", m[1])
+	}
+	if m := yamlTag().FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%q is not of the type %s that stands before it: leave %s out", m[1], m[2], m[2])
+	}
+	where := ""
+	if m := yamlAtLine().FindStringSubmatch(text); m != nil {
+		where, text = m[1]+": ", m[2]
+	}
+	if words := yamlScannerWords(text); words != "" {
+		if where == "" { // the library leaves out line 1
+			where = "line 1: "
+		}
+		return where + words
+	}
+	if words := yamlParserWords(text); words != "" {
+		if where != "" { // the library counts these lines from 0, and often names the line after
+			where = "near " + where
+		}
+		return where + words
+	}
+	return where + "is not valid YAML: " + text
+}
+
+// yamlScannerWords returns what a user may do about an error of yaml/v3's scanner, or "".
+func yamlScannerWords(problem string) string {
+	switch problem {
+	case "mapping values are not allowed in this context":
+		return "no colon may stand here: put a value that has a colon in quotes, and check that the line above has a colon " +
+			"and the same indentation"
+	case "could not find expected ':'":
+		return "has no colon, or the line before it has none: write KEY: VALUE"
+	case "found character that cannot start any token":
+		return "begins with a tab, or has a value that begins with @, ` or %: indent with spaces, and put such a value in quotes"
+	case "found a tab character that violates indentation", "found a tab character where an indentation space is expected":
+		return "is indented with a tab: use spaces"
+	case "found unexpected end of stream":
+		return "the file ends within a text in quotes: close the quotes"
+	case "found unknown escape character":
+		return `has an unknown escape in double quotes: write \\ for a backslash, or use single quotes`
+	case "block sequence entries are not allowed in this context":
+		return "has a list after its colon: write the items in lines of their own"
+	}
+	return ""
+}
+
+// yamlParserWords returns what a user may do about an error of yaml/v3's parser, or "".
+func yamlParserWords(problem string) string {
+	switch problem {
+	case "did not find expected ',' or ']'":
+		return "a list that begins with [ lacks a comma or its ]"
+	case "did not find expected ',' or '}'":
+		return "a map that begins with { lacks a comma or its }"
+	case "did not find expected key":
+		return "a line is indented in another way than the lines above it, or text follows closed quotes"
+	case "did not find expected node content":
+		return "a list or a map does not end, or a value begins with a comma or a closing bracket: put it in quotes"
+	case "did not find expected '-' indicator":
+		return "an item of a list does not begin with a dash"
+	case "control characters are not allowed":
+		return "has a control character: remove it"
+	}
+	return ""
+}

@@ -68,6 +68,29 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// A manual page cannot link to the pages of docs, so the text of a link stands alone.
+func TestNoMarkdownLinks(t *testing.T) {
+	for name, page := range testPages(t) {
+		for line := range strings.Lines(page) {
+			if strings.Contains(line, "](") || strings.Contains(line, `.md`) && strings.Contains(line, "[") {
+				t.Errorf("%s has a link of Markdown: %s", name, line)
+			}
+		}
+	}
+}
+
+func TestWithoutLinks(t *testing.T) {
+	for text, want := range map[string]string{
+		"see [the report](report.md#json), and [logs](logs.md)": "see the report, and logs",
+		"`[1]` and [2], f(x), [a] (b), [open](x":                "`[1]` and [2], f(x), [a] (b), [open](x",
+		"elasticrun store [flags]":                              "elasticrun store [flags]",
+	} {
+		if got := withoutLinks(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 // man has no warnings either, at the width of a terminal.
 func TestMan(t *testing.T) {
 	man, err := exec.LookPath("man")

@@ -40,9 +40,9 @@ func (p *page) entry(term, text string) {
 	p.flow(text)
 }
 
-// flow writes running text.
+// flow writes running text, without the targets of links.
 func (p *page) flow(text string) {
-	for i, part := range strings.Split(strings.Join(strings.Fields(text), " "), "`") {
+	for i, part := range strings.Split(strings.Join(strings.Fields(withoutLinks(text)), " "), "`") {
 		if i%2 == 1 {
 			p.WriteString(bold(part))
 			continue
@@ -85,5 +85,21 @@ func (p *page) references(names []string) {
 			end = "(1)"
 		}
 		fmt.Fprintf(p, ".BR %s %s\n", escape(name), end)
+	}
+}
+
+// withoutLinks replaces links of Markdown, [text](target), by their text.
+func withoutLinks(text string) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "](")
+		_, after, closed := strings.Cut(rest, ")")
+		open := strings.LastIndex(before, "[")
+		if !found || !closed || open < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		b.WriteString(before[:open] + before[open+1:])
+		text = after
 	}
 }

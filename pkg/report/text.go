@@ -18,7 +18,8 @@ const (
 
 // Text describes a failed run for people: the root cause, the other failures of this node, failures of other nodes, and
 // what ended earlier attempts. It keeps the headings and field names of torchrun's report (torch 2.14, ChildFailedError
-// in torch/distributed/elastic/multiprocessing/errors/__init__.py). It is empty if no worker is known to have failed.
+// in torch/distributed/elastic/multiprocessing/errors/__init__.py), and leaves out what would only say that there is
+// nothing to say. It is empty if no worker is known to have failed.
 func (r Report) Text() string {
 	if r.RootCause == nil {
 		return ""
@@ -29,7 +30,10 @@ func (r Report) Text() string {
 	if r.Note != "" {
 		root += "\n  note      : " + indent(r.Note)
 	}
-	sections := []string{root, "Failures:\n" + r.others()}
+	sections := []string{root}
+	if others := r.others(); others != "" {
+		sections = append(sections, "Failures:\n"+others)
+	}
 	if earlier := r.earlier(); earlier != "" {
 		sections = append(sections, "Earlier attempts:\n"+earlier)
 	}
@@ -46,11 +50,8 @@ func (r Report) Text() string {
 		double + "\n")
 }
 
-// others lists the failures besides the root cause.
+// others lists the failures besides the root cause; empty if there is none.
 func (r Report) others() string {
-	if len(r.Failures)+len(r.OtherNodes) == 0 {
-		return "  <NO_OTHER_FAILURES>"
-	}
 	var entries []string
 	index := 0
 	list := func(all []Failure, where string) {
@@ -110,53 +111,57 @@ const maxReason = 300
 
 // attempt describes a failed attempt: which worker failed, and why.
 func (r Round) attempt() string {
-	at, who, why := r.Ended, "", r.Why
+	at, why := r.Ended, r.Why
+	var about []string
 	if f := r.Failure; f != nil && r.End == EndFailure {
 		exit := fmt.Sprint(f.PythonCode)
 		if f.Signal != "" {
 			exit += " (" + f.Signal + ")"
 		}
-		at, who, why = f.Time, fmt.Sprintf(", rank %d on %s, exitcode %s", f.Rank, f.Host, exit), f.Summary
+		at, why = f.Time, f.Summary
+		about = []string{fmt.Sprintf("rank %d on %s", f.Rank, f.Host), "exitcode " + exit}
 	}
-	when := "<N/A>"
-	if !at.IsZero() {
-		when = at.In(time.Local).Format("2006-01-02_15:04:05")
+	if when := at.local(); when != "" {
+		about = append([]string{when}, about...)
 	}
 	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
-	return fmt.Sprintf("  attempt %-2d: %s%s\n  reason    : %s", r.Restarts, when, who, Head(orNone(why), maxReason))
+	text := fmt.Sprintf("  attempt %-2d: %s", r.Restarts, strings.Join(about, ", "))
+	if why == "" {
+		return text
+	}
+	return text + "\n  reason    : " + Head(why, maxReason)
 }
 
-// entry describes one failure. The root cause has index 0.
-func (f Failure) entry(index int) string {
-	at := "<N/A>"
-	if !f.Time.IsZero() {
-		at = f.Time.In(time.Local).Format("2006-01-02_15:04:05")
+// local formats a time as torchrun's report does; empty if it is unknown.
+func (t Time) local() string {
+	if t.IsZero() {
+		return ""
 	}
+	return t.In(time.Local).Format("2006-01-02_15:04:05")
+}
+
+// entry describes one failure, without the fields that are unknown. The root cause has index 0.
+func (f Failure) entry(index int) string {
 	exit := fmt.Sprintf("%d (pid: %d)", f.PythonCode, f.PID)
 	if f.Signal != "" {
 		exit += " (" + f.Signal + ")"
 	}
-	lines := []string{
-		fmt.Sprintf("[%d]:", index),
-		"  time      : " + at,
-		"  host      : " + OneLine(f.Host),
-		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.Rank, f.LocalRank),
-		"  exitcode  : " + exit,
-		"  error_file: " + orNone(f.ErrorFile),
-		"  reason    : " + indent(f.Summary),
-		"  traceback : " + indent(orNone(f.Text)),
+	text := fmt.Sprintf("[%d]:", index)
+	for _, field := range []struct{ name, value string }{
+		{"time", f.Time.local()},
+		{"host", OneLine(f.Host)},
+		{"rank", fmt.Sprintf("%d (local_rank: %d)", f.Rank, f.LocalRank)},
+		{"exitcode", exit},
+		{"error_file", f.ErrorFile},
+		{"reason", indent(f.Summary)},
+		{"traceback", indent(f.Text)},
+		{"log", f.LogFile},
+	} {
+		if field.value != "" {
+			text += fmt.Sprintf("\n  %-10s: %s", field.name, field.value)
+		}
 	}
-	if f.LogFile != "" {
-		lines = append(lines, "  log       : "+f.LogFile)
-	}
-	return strings.Join(lines, "\n")
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "<N/A>"
-	}
-	return s
+	return text
 }
 
 // indent indents continuation lines to keep them inside their entry.

@@ -48,11 +48,14 @@ func runGuard(lifeline *guard.Lifeline) int {
 
 // suspendedLine announces that the job of this node was suspended.
 func suspendedLine(workers int) string {
-	what := "1 worker"
-	if workers != 1 {
-		what = fmt.Sprintf("%d workers", workers)
+	what := " 1 worker"
+	switch {
+	case workers == 0: // the node waits for other nodes, or stops its workers
+		what = ""
+	case workers > 1:
+		what = fmt.Sprintf(" %d workers", workers)
 	}
-	return "elasticrun: suspended " + what + "; continue with fg"
+	return "elasticrun: suspended" + what + "; continue with fg"
 }
 
 // agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its

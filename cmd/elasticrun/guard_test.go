@@ -32,3 +32,15 @@ func TestAgentLost(t *testing.T) {
 		}
 	}
 }
+
+func TestSuspendedLine(t *testing.T) {
+	for workers, want := range map[int]string{
+		0: "elasticrun: suspended; continue with fg",
+		1: "elasticrun: suspended 1 worker; continue with fg",
+		8: "elasticrun: suspended 8 workers; continue with fg",
+	} {
+		if got := suspendedLine(workers); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// startInShell types a launch of two workers into an interactive shell, and returns the workers' pids.
+// startInShell types a script with a launch of two workers into an interactive shell, and returns the workers' pids.
 func startInShell(t *testing.T) (x *terminal, workers []int) {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -24,7 +24,8 @@ func startInShell(t *testing.T) (x *terminal, workers []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.press(fmt.Sprintf("%s --nproc-per-node=2 --no-python %s\n", testenv.Binary(t), tree))
+	// The script is in the process group of the launcher, and stops like it.
+	x.press(fmt.Sprintf("sh -c '%s --nproc-per-node=2 --no-python %s; exit $?'\n", testenv.Binary(t), tree))
 	ready := regexp.MustCompile(`ready (\d+)\s`)
 	testenv.Await(t, "the workers", awaitBound, func() bool { return len(ready.FindAllString(x.screen(), -1)) == 2 })
 	for _, found := range ready.FindAllStringSubmatch(x.screen(), -1) {
@@ -87,6 +88,7 @@ func TestAgentKilledWhileSuspended(t *testing.T) {
 			t.Errorf("worker %d exists, in state %s", pid, processState(t, pid))
 		}
 	}
+	x.press("fg\n") // the script
 	x.press("exit\n")
 	x.end()
 }

@@ -12,7 +12,8 @@ const helperEnv = "PROCS_TEST_HELPER"
 
 // helpers are the programs that tests start, by name. Each gets the program's arguments.
 var helpers = map[string]func(args []string){
-	"trace": trace,
+	"suspend": suspendOnce,
+	"trace":   trace,
 }
 
 func TestMain(m *testing.M) {

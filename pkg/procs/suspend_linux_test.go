@@ -1,8 +1,11 @@
 package procs
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -134,5 +137,43 @@ func TestSuspendWhileStopping(t *testing.T) {
 	}
 	if err := g.Drain(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// suspendOnce suspends and continues a worker, and exits with 0 if the kernel reports that the worker did so.
+func suspendOnce([]string) {
+	var s Suspension
+	sup, err := NewSupervisor(Options{Suspension: &s})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	g, err := sup.Start([]Spec{{Argv: []string{"sleep", "1000"}, Env: os.Environ()}}, nil)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	var stopped, continued syscall.WaitStatus
+	s.Suspend()
+	_, err1 := syscall.Wait4(g.PIDs()[0], &stopped, syscall.WUNTRACED, nil)
+	s.Resume()
+	_, err2 := syscall.Wait4(g.PIDs()[0], &continued, syscall.WCONTINUED, nil)
+	fmt.Println(proctree.ProcIsOurs(), stopped.Stopped(), continued.Continued())
+	if err := errors.Join(err1, err2, g.Stop(StopPolicy{Signal: syscall.SIGKILL})); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// Workers are suspended although /proc shows another pid namespace.
+func TestSuspendInForeignProc(t *testing.T) {
+	testenv.Root(t) // to make a pid namespace without a /proc of its own
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--fork", "--pid", "--kill-child", os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"=suspend")
+	out, err := cmd.CombinedOutput()
+	if want := "false true true\n"; err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }

@@ -1,9 +1,11 @@
 package records
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
@@ -30,7 +32,11 @@ func (j job) signalHint(root *report.Failure) string {
 	case j.python != "" && crashed && !explained:
 		return "set PYTHONFAULTHANDLER=1 to see where Python crashed"
 	case strings.HasSuffix(root.Summary, evidence.NotOOM):
-		return "find out who sent SIGKILL: a person, a script, systemd-oomd or earlyoom; a limit of Slurm or the container"
+		text := "find out who sent SIGKILL: a person, a script, systemd-oomd or earlyoom; a limit of Slurm or the container"
+		if id := j.get("SLURM_JOB_ID"); id != "" {
+			text += fmt.Sprintf("; run sacct -j %s to see whether it was Slurm", printable.ShellWord(id))
+		}
+		return text
 	}
 	return ""
 }

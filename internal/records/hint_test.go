@@ -107,6 +107,12 @@ func TestHint(t *testing.T) {
 			want: "find out who sent SIGKILL: a person, a script, systemd-oomd or earlyoom; a limit of Slurm or the container",
 		},
 		{
+			name: "SIGKILL in Slurm", env: "SLURM_JOB_ID=4711",
+			root: report.Failure{Summary: "killed by signal 9 (SIGKILL)" + evidence.NotOOM, Signal: "SIGKILL"},
+			want: "find out who sent SIGKILL: a person, a script, systemd-oomd or earlyoom; a limit of Slurm or the container; " +
+				"run sacct -j 4711 to see whether it was Slurm",
+		},
+		{
 			name: "SIGKILL, perhaps of the OOM killer",
 			root: report.Failure{Summary: "killed by signal 9 (SIGKILL)", Signal: "SIGKILL"},
 		},

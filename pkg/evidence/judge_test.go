@@ -71,6 +71,16 @@ func TestJudge(t *testing.T) {
 			Case{Code: 1, ErrorFile: file("RuntimeError: Connection closed by peer")},
 			[]failure.Kind{failure.PeerLost},
 		},
+		{
+			"a peer's end, without a traceback",
+			Case{Code: 1, Last: []string{"[rank1]: RuntimeError: Connection closed by peer"}},
+			[]failure.Kind{failure.PeerLost},
+		},
+		{
+			"an exception without a traceback",
+			Case{Code: 1, Last: []string{"torch.OutOfMemoryError: CUDA out of memory."}},
+			[]failure.Kind{failure.CUDA},
+		},
 		{"SIGSEGV", Case{Signal: syscall.SIGSEGV}, []failure.Kind{failure.Crashed}},
 		{
 			"SIGSEGV after a peer's end",

@@ -14,9 +14,11 @@ var (
 	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
 	boxEnd = lazily(`^\s*╰─+╯\s*$`)
 	// syntaxError matches how Python ends its message about a script that it cannot parse, which has no traceback.
-	syntaxError = lazily(`^(\[rank\d+\]: ?)?(SyntaxError|IndentationError|TabError): `)
+	syntaxError = lazily(`^(\[rank\d+\]: )?(SyntaxError|IndentationError|TabError): `)
 	// pythonError matches an exception of Python whose traceback the scanner did not recognize.
-	pythonError = lazily(`^(\[rank\d+\]: ?)?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
+	pythonError = lazily(`^(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
+	// rankPrefix matches what torch's excepthook puts before each line.
+	rankPrefix = lazily(`^\[rank\d+\]: `)
 	// plainError matches what explains itself without an exit code: a refusal of the interpreter, a usage error.
 	plainError = lazily(`^\S*python[\w.]*: (No module named|can't |Error while )|^\S+: error: |^(?i:fatal|error): `)
 	// notRun matches how a shell, or env, reports a command that it could not execute.
@@ -31,7 +33,10 @@ func lastWord(f failure.Finding, stderr []string) failure.Finding {
 	switch {
 	case line == "":
 	case exited && pythonError().MatchString(line):
-		f.Kind, f.Text = failure.Exception, tidy(line)
+		f.Text = tidy(line)
+		if kind, ok := (exception{text: rankPrefix().ReplaceAllString(line, "")}).kind(); ok {
+			f.Kind = kind
+		}
 	case exited && plainError().MatchString(line), !exited && notRun().MatchString(line):
 		f.Text = tidy(line)
 	default:

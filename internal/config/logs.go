@@ -37,7 +37,10 @@ type Logs struct {
 func LogsFlags() []Flag {
 	return commandFlags(
 		"logs",
-		Flag{Name: "list", Kind: KindBool, Help: "List your runs with log files, the newest first: run id, start, result, folder."},
+		Flag{
+			Name: "list", Kind: KindBool,
+			Help: "List your runs with log files, the newest first: run id, start, result, folder.",
+		},
 		Flag{Name: "follow", Short: "f", Kind: KindBool, Help: "Show new lines until the run has ended."},
 		Flag{
 			Name:        "rank",
@@ -142,7 +145,8 @@ func LoadLogs(args []string) (*Logs, error) {
 // checkList refuses what selects lines of a run beside --list.
 func (c *Logs) checkList(r *reader) {
 	if c.Run != "" {
-		r.fail("list", "cannot be combined with a run, here "+printable.Quote(c.Run)+"; --log-dir=DIR --list lists the runs in a folder")
+		r.fail("list", "cannot be combined with a run, here "+printable.Quote(c.Run)+
+			"; --log-dir=DIR --list lists the runs in a folder")
 	}
 	for _, f := range LogsFlags() {
 		switch f.Name {

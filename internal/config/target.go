@@ -46,7 +46,8 @@ func targetFlags() []Flag {
 		inherit(
 			"rdzv-id",
 			withHelp(
-				"Run id of the job; its start is enough for a job of yours on this machine. A Slurm job without a run id of its own has slurm-JOB.STEP. Default: \"none\", the id of a "+
+				"Run id of the job; its start is enough for a job of yours on this machine. "+
+					"A Slurm job without a run id of its own has slurm-JOB.STEP. Default: \"none\", the id of a "+
 					"job of several nodes without a run id; without --rdzv-endpoint, your only job on this machine.",
 			),
 		),

@@ -64,7 +64,7 @@ func TestKilledIsRemembered(t *testing.T) {
 		{RunID: "logs", LogDir: logs}, {RunID: "no logs", LogDir: t.TempDir()}, {RunID: "lives", LogDir: logs},
 	} {
 		e := register(t, f, l)
-		defer e.Close()
+		t.Cleanup(func() { _ = e.Close() })
 		if l.RunID != "lives" {
 			_ = e.record.Close()
 			_ = e.UnixListener.Close()
@@ -107,7 +107,7 @@ func TestEndedOfOthers(t *testing.T) {
 	if diff := cmp.Diff([]string{"own"}, endedIDs(f)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := (f[1:]).RecordEnd(Ended{Launcher: Launcher{RunID: "x"}}); err == nil {
+	if err := f[1:].RecordEnd(Ended{Launcher: Launcher{RunID: "x"}}); err == nil {
 		t.Error("recorded in a folder that others can write")
 	}
 }

@@ -81,8 +81,8 @@ func runRow(e jobs.Ended, folder string, now time.Time) string {
 	case !e.At.IsZero():
 		lasted = age(e.At, report.Time{Time: started})
 	}
-	return cells(printable.Quote(runID), cmp.Or(printable.Line(e.Script), "-"), started.Local().Format(time.DateTime), lasted,
-		result(e, active), printable.Quote(folder))
+	return cells(printable.Quote(runID), cmp.Or(printable.Line(e.Script), "-"), started.Local().Format(time.DateTime),
+		lasted, result(e, active), printable.Quote(folder))
 }
 
 // result says how a run has ended.

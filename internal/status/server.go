@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,13 +76,14 @@ const plain = "text/plain; charset=utf-8"
 
 func handler(observer *Observer) http.Handler {
 	mux, all := http.NewServeMux(), pages(observer)
-	index := "elasticrun: the status of one node\n\n"
+	var index strings.Builder
+	index.WriteString("elasticrun: the status of one node\n\n")
 	for _, p := range all {
 		mux.HandleFunc("GET "+p.path, p.serve)
-		index += fmt.Sprintf("%-9s %s\n", p.path, p.about)
+		fmt.Fprintf(&index, "%-9s %s\n", p.path, p.about)
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		httpserver.Reply(w, http.StatusOK, plain, []byte(index))
+		httpserver.Reply(w, http.StatusOK, plain, []byte(index.String()))
 	})
 	return mux
 }

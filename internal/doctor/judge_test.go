@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/interpreter"
+	"github.com/elasticrun/elasticrun/internal/oneshot"
 	"github.com/elasticrun/elasticrun/internal/preview"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
@@ -99,6 +100,9 @@ func TestJudge(t *testing.T) {
 		{"torch that crashes", func(f *Facts) {
 			f.Python.AskedTorch, f.Python.Err = true, errors.New("signal: segmentation fault")
 		}, "torch", Warn, "import torch: signal: segmentation fault"},
+		{"torch that hangs", func(f *Facts) {
+			f.Python.AskedTorch, f.Python.Err = true, fmt.Errorf("%w within 1m0s", oneshot.ErrLimit)
+		}, "torch", Warn, "import torch: no end within 1m0s"},
 		{
 			"torch without CUDA", withTorch(interpreter.Torch{Version: "2.9.0", Device: "CPUs"}), "torch", Warn,
 			"2.9.0 for CPUs, starts and is imported in 20ms",

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/interpreter"
+	"github.com/elasticrun/elasticrun/internal/oneshot"
 	"github.com/elasticrun/elasticrun/internal/topology"
 )
 
@@ -74,6 +76,9 @@ func torch(p Python, g GPUs) Check {
 	c := Check{Name: "torch", Status: Warn}
 	t := p.Answer.Torch
 	switch {
+	case t == nil && errors.Is(p.Err, oneshot.ErrLimit):
+		c.Value = fmt.Sprintf("import torch: %v", p.Err)
+		c.Advice = "find out what it waits for, such as a slow file server or a driver that hangs"
 	case t == nil && p.Err != nil:
 		c.Value, c.Advice = fmt.Sprintf("import torch: %v", p.Err), "reinstall torch"
 	case t == nil:

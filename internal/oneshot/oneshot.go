@@ -31,13 +31,17 @@ type Command struct {
 	Alone bool
 }
 
+// ErrLimit means that a program was killed because its time was over.
+var ErrLimit = errors.New("no end")
+
 // killGrace is how long Run waits for a killed program. A program that hangs in the kernel survives SIGKILL and is left
 // behind.
 const killGrace = 2 * time.Second
 
-// Run runs the program. After the limit, or when ctx ends, it kills the program's process group.
+// Run runs the program. After the limit, or when ctx ends, it kills the program's process group. The error is then
+// ErrLimit, or the cause of ctx.
 func (c Command) Run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("no end within %v", c.Limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("%w within %v", ErrLimit, c.Limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdout, c.Stderr

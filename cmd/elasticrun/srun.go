@@ -7,9 +7,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/rs/zerolog"
+
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 )
 
@@ -35,12 +38,12 @@ func execSrun(args []string) (code int, done bool) {
 			Problem: "an agent has to be started on each node, which takes srun: " + err.Error(),
 		}), true
 	}
-	_ = os.Unsetenv(caller.ReportEnv) // agents of several nodes do not share a report; it fails for empty names only
-	for _, w := range cfg.Warnings {
-		fmt.Fprintln(os.Stderr, "elasticrun: warning:", w)
+	_ = os.Unsetenv(caller.ReportEnv)      // agents of several nodes do not share a report; it fails for empty names only
+	if cfg.LogLevel <= zerolog.InfoLevel { // the agents log the warnings
+		fmt.Fprintf(os.Stderr, "elasticrun: slurm job %s has %s: starting an agent on each by %s\n",
+			facts.Job, plural.Of(facts.Nodes.Is, "node"),
+			strings.Join(scheduler.LaunchCommand(facts.Launch, []string{"elasticrun", "..."}), " "))
 	}
-	fmt.Fprintf(os.Stderr, "elasticrun: slurm job %s has %d nodes: starting an agent on each by %s\n",
-		facts.Job, facts.Nodes.Is, strings.Join(scheduler.LaunchCommand(facts.Launch, []string{"elasticrun", "..."}), " "))
 	err = syscall.Exec(srun, cfg.Launch, os.Environ())
 	return fail(ending{
 		code: exitInternal, reason: config.ReasonInternal,

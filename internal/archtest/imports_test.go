@@ -25,12 +25,12 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/backends", "internal/caller", "internal/config", "internal/doctor", "internal/jobs", "internal/launch", "internal/listen",
-			"internal/logging",
-			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
-			"internal/sdnotify", "internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
-			"pkg/workerlog",
+			"internal/backends", "internal/caller", "internal/config", "internal/doctor", "internal/jobs",
+			"internal/launch", "internal/listen", "internal/logging", "internal/logview", "internal/plural",
+			"internal/preview", "internal/records", "internal/scheduler", "internal/sdnotify", "internal/simulate",
+			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology", "pkg/agent",
+			"pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv",
+			"pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "the command connects the concrete types of all packages; no package imports the command",
@@ -180,9 +180,9 @@ var rules = map[string]rule{
 	"internal/doctor": {
 		ours: []string{
 			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter",
-			"internal/launch", "internal/listen", "internal/logging", "internal/oneshot", "internal/preview",
-			"internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report",
-			"pkg/workerlog",
+			"internal/launch", "internal/listen", "internal/logging", "internal/oneshot", "internal/plural",
+			"internal/preview", "internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence",
+			"pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "it judges a machine by values that it read before, such as a probe of the endpoint",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -78,7 +79,8 @@ func (r Report) Text() string {
 			fmt.Fprintf(&b, "%21s %s\n", "", report.OneLine(c.Advice))
 		}
 	}
-	fmt.Fprintf(&b, "%s: %d ok, %d warnings, %d failed\n", r.Host, len(r.With(OK)), len(r.With(Warn)), len(r.With(Fail)))
+	fmt.Fprintf(&b, "%s: %d ok, %s, %d failed\n", r.Host, len(r.With(OK)), plural.Of(len(r.With(Warn)), "warning"),
+		len(r.With(Fail)))
 	return b.String()
 }
 

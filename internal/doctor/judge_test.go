@@ -272,7 +272,7 @@ warn  b               so so
 fail  c               bad?[31m
                       mend it
 fail  d               worse
-h: 1 ok, 1 warnings, 2 failed
+h: 1 ok, 1 warning, 2 failed
 `
 	if got := r.Text(); got != want {
 		t.Errorf("text\n%s\nwant\n%s", got, want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -31,7 +32,14 @@ func Preflight(ctx context.Context, cfg *config.Config, version string, log zero
 		f.PortErr, f.Refusal = nil, nil
 		r := NewReport(f, version)
 		for _, c := range r.With(Warn) {
-			log.Warn().Str("check", c.Name).Str("advice", c.Advice).Msg(c.Value)
+			if slices.Contains(cfg.Warnings, c.Value) { // the launch has logged it
+				continue
+			}
+			line := log.Warn().Str("check", c.Name)
+			if c.Advice != "" {
+				line = line.Str("advice", c.Advice)
+			}
+			line.Msg(c.Value)
 		}
 		if err := r.Err(); err != nil {
 			return err

@@ -24,7 +24,8 @@ func (c *Case) leftEarly(own []failure.Finding, peer bool) []failure.Finding {
 	if before := c.PeersLost.Sub(c.At); before > soon { // its peers would have lost a connection at once
 		f = failure.Finding{
 			Kind: failure.Absent, Time: c.PeersLost,
-			Text: fmt.Sprintf("had exited with code 0 %s before its peers gave up waiting", seconds.Format(before.Round(time.Second))),
+			Text: fmt.Sprintf("had exited with code 0 %s before its peers gave up waiting",
+				seconds.Format(before.Round(time.Second))),
 		}
 	}
 	all := []failure.Finding{f}

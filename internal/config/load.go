@@ -88,8 +88,8 @@ func workingDir() string {
 	if err != nil {
 		return ""
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		return real
+	if followed, err := filepath.EvalSymlinks(dir); err == nil {
+		return followed
 	}
 	return dir
 }

@@ -45,7 +45,8 @@ func checkLocal(r *reader, in rendezvousFlags, items []rdzvconf.Item) {
 		}
 	}
 	if slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "is_host" && !item.Unshown }) {
-		r.fail("rdzv-conf", "is_host contradicts "+endpoint+", where the first agent hosts the rendezvous: leave one of them out")
+		r.fail("rdzv-conf",
+			"is_host contradicts "+endpoint+", where the first agent hosts the rendezvous: leave one of them out")
 	}
 }
 

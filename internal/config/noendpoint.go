@@ -21,9 +21,11 @@ func (in rendezvousFlags) failWithoutEndpoint(r *reader) {
 	case in.NoEndpoint != "":
 		r.fail(name, need+in.NoEndpoint)
 	case len(in.Try) == 0:
-		r.fail(name, need+"give --rdzv-endpoint=local for several terminals of this machine, or HOST[:PORT], one of the nodes")
+		r.fail(name,
+			need+"give --rdzv-endpoint=local for several terminals of this machine, or HOST[:PORT], one of the nodes")
 	default:
-		r.fail(name, need+"type the first line in several terminals of this machine, or the second on every machine", in.Try...)
+		r.fail(name,
+			need+"type the first line in several terminals of this machine, or the second on every machine", in.Try...)
 	}
 }
 

@@ -92,10 +92,10 @@ func Flags() []Flag {
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
 			Values: []string{LocalEndpoint},
-			Help: "Where the nodes meet, the same on all nodes. For c10d: the address of the store, port 29400 by " +
-				"default, or local for several agents of yours on this machine, which need no port. For etcd: one or more members, separated by commas, port 2379 by default. Default: a free " +
-				"port on one node; on several nodes the scheduler's value, or MASTER_ADDR; with static the master " +
-				"address.",
+			Help: "Where the nodes meet, the same on all nodes. For c10d: the address of the store, port 29400 by default, or " +
+				"local for several agents of yours on this machine, which need no port. For etcd: one or more members, " +
+				"separated by commas, port 2379 by default. Default: a free port on one node; on several nodes the " +
+				"scheduler's value, or MASTER_ADDR; with static the master address.",
 		},
 		{
 			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,

@@ -55,7 +55,9 @@ func (l *localAgents) close() {
 	l.all = nil
 }
 
+// newLocalAgents returns no agents yet, and the path of a socket for them.
 func newLocalAgents(t *testing.T) (*localAgents, string) {
+	t.Helper()
 	l := &localAgents{t: t}
 	t.Cleanup(l.close)
 	return l, filepath.Join(t.TempDir(), "s")

@@ -33,12 +33,6 @@ type commandLine struct {
 	command []string
 }
 
-// splitArgs splits argv, the arguments after the program's name.
-func splitArgs(argv []string) (commandLine, error) {
-	p := argParser{flags: Flags(), hint: launchHint}
-	return p.split(argv)
-}
-
 // launchHint is argParser.hint for a launch.
 const launchHint = "elasticrun --help lists them; the script's own flags go after the script"
 

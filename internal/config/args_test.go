@@ -10,6 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// splitArgs splits the arguments of a launch.
+func splitArgs(argv []string) (commandLine, error) {
+	p := argParser{flags: Flags(), hint: launchHint}
+	return p.split(argv)
+}
+
 // The results were compared by hand with argparse of Python 3.11, 3.12 and 3.13, with torchrun's options in both
 // spellings. "differs" marks the cases in which elasticrun deliberately does something else.
 func TestSplitArgs(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 //
 // Its errors are ErrHelp, ErrVersion, *CompletionRequest and *UsageError.
 func Load(args []string, counter Counter) (*Config, error) {
-	line, err := splitArgs(args)
+	p := argParser{flags: Flags(), hint: launchHint}
+	line, err := p.split(args)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func Load(args []string, counter Counter) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loadLine(line, from)
+	return loadLine(p.flags, line, from)
 }
 
 // LoadExplain resolves the arguments of elasticrun explain: those of a launch, and --json before the script. In all
@@ -43,7 +44,8 @@ func LoadDoctor(args []string, counter Counter) (c *Config, asJSON bool, err err
 }
 
 func loadWithJSON(args []string, counter Counter, noScript bool) (*Config, bool, error) {
-	p := argParser{flags: append(Flags(), jsonFlag), hint: launchHint}
+	flags := Flags()
+	p := argParser{flags: append(slices.Clip(flags), jsonFlag), hint: launchHint}
 	line, err := p.split(args)
 	if err != nil {
 		return nil, false, err
@@ -55,7 +57,7 @@ func loadWithJSON(args []string, counter Counter, noScript bool) (*Config, bool,
 		return nil, false, err
 	}
 	from.noScript = noScript
-	c, err := loadLine(line, from)
+	c, err := loadLine(flags, line, from)
 	return c, len(line.options) < all, err
 }
 
@@ -101,20 +103,20 @@ func thisHost() scheduler.Host {
 	return scheduler.Host{Name: name, Hosts: string(hosts)}
 }
 
-// loadLine resolves a command line that has been split.
-func loadLine(line commandLine, from surroundings) (*Config, error) {
-	if err := scriptAsValue(Flags(), line.options); err != nil && len(line.command) == 0 && !from.noScript {
+// loadLine resolves a command line that has been split, with the table of a launch.
+func loadLine(flags []Flag, line commandLine, from surroundings) (*Config, error) {
+	if err := scriptAsValue(flags, line.options); err != nil && len(line.command) == 0 && !from.noScript {
 		return nil, err
 	}
-	settings, file, err := gather(Flags(), line.options)
+	settings, file, err := gather(flags, line.options)
 	if err != nil {
 		return nil, err
 	}
-	c, err := resolve(line.command, settings, from)
+	c, err := resolve(flags, line.command, settings, from)
 	if err != nil {
 		return nil, err
 	}
-	c.Warnings = append(c.Warnings, unknownVariables(os.Environ())...)
+	c.Warnings = append(c.Warnings, unknownVariables(flags, os.Environ())...)
 	if file != "" {
 		if c.ConfigFile, err = filepath.Abs(file); err != nil {
 			return nil, fmt.Errorf("find the working directory: %w", err)
@@ -233,7 +235,7 @@ func (l *layers) settings() []Setting {
 
 // setting returns the value that viper chose and the layer that it came from.
 func (l *layers) setting(f Flag) Setting {
-	s := Setting{Name: f.Name, Value: l.GetString(f.Name)}
+	s := Setting{Name: f.Name, Value: l.GetString(f.Name), Switch: f.Kind == KindBool}
 	isSet := func(env string) bool { _, ok := os.LookupEnv(env); return ok }
 	if l.given.Changed(f.Name) {
 		s.Source = Source{Kind: FromFlag}

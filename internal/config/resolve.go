@@ -31,8 +31,8 @@ type surroundings struct {
 	noScript bool
 }
 
-// resolve makes the Config. command is the script and its arguments.
-func resolve(command []string, settings []Setting, from surroundings) (*Config, error) {
+// resolve makes the Config. flags are the table of a launch, and command is the script and its arguments.
+func resolve(flags []Flag, command []string, settings []Setting, from surroundings) (*Config, error) {
 	switch {
 	case len(command) == 0 && from.noScript:
 		command = []string{""}
@@ -41,7 +41,7 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	case command[0] == "":
 		return nil, &UsageError{Problem: "the script's name is empty: elasticrun [flags] SCRIPT [ARGS...]"}
 	}
-	r := newReader(Flags(), settings)
+	r := newReader(flags, settings)
 	c := &Config{Script: command[0], ScriptArgs: command[1:]}
 	facts := c.infer(r, from)
 	r.decode(c)
@@ -169,7 +169,9 @@ func (c *Config) readPrefixTemplate(r *reader, from surroundings) {
 	const name = "log-line-prefix-template"
 	if older, _ := from.env(workerlog.PrefixTemplateEnv); c.LogLinePrefix == "" && older != "" {
 		c.LogLinePrefix = older
-		r.settings[name] = Setting{name, older, Source{FromEnv, workerlog.PrefixTemplateEnv}}
+		r.settings[name] = Setting{
+			Name: name, Value: older, Source: Source{FromEnv, workerlog.PrefixTemplateEnv},
+		}
 	}
 }
 

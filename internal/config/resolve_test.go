@@ -72,13 +72,13 @@ func resolveIn(from surroundings, args ...string) (*Config, error) {
 		if f.Kind == KindAction {
 			continue
 		}
-		s := Setting{Name: f.Name, Value: set.Lookup(f.Name).Value.String()}
+		s := Setting{Name: f.Name, Value: set.Lookup(f.Name).Value.String(), Switch: f.Kind == KindBool}
 		if set.Changed(f.Name) {
 			s.Source = Source{Kind: FromFlag}
 		}
 		settings = append(settings, s)
 	}
-	return resolve(line.command, settings, from)
+	return resolve(Flags(), line.command, settings, from)
 }
 
 func TestResolve(t *testing.T) {

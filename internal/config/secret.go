@@ -14,6 +14,9 @@ import (
 // SecretEnv is the variable that holds the agents' shared secret itself.
 const SecretEnv = "PET_RDZV_SECRET"
 
+// confEnv is the variable of --rdzv-conf.
+const confEnv = "PET_RDZV_CONF"
+
 // maxSecret is the size of the largest secret, in bytes. A larger file is not a secret.
 const maxSecret = 64 << 10
 
@@ -85,9 +88,8 @@ func agentsSecret(r *reader, from surroundings) Secret {
 // a password. It removes that variable as a whole, because a password may contain commas, and the text after a comma
 // looks like another option.
 func WithoutSecrets(env []string) []string {
-	conf, _ := findFlag(Flags(), "rdzv-conf")
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, value, _ := strings.Cut(kv, "=")
-		return name == SecretEnv || slices.Contains(conf.Env, name) && redactConf(value) != value
+		return name == SecretEnv || name == confEnv && redactConf(value) != value
 	})
 }

@@ -120,6 +120,9 @@ func TestWithoutSecrets(t *testing.T) {
 		"PASSWORD=mine",
 		"PET_RDZV_SECRETS=x",
 	}
+	if conf, _ := findFlag(Flags(), "rdzv-conf"); len(conf.Env) != 1 || conf.Env[0] != confEnv {
+		t.Errorf("the variables of --rdzv-conf are %q", conf.Env)
+	}
 	if diff := cmp.Diff(want, WithoutSecrets(env)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -69,6 +69,8 @@ type Setting struct {
 	Value string
 	// Source is the layer that won.
 	Source Source
+	// Switch says that the flag takes no value on the command line.
+	Switch bool
 }
 
 // Given reports whether the user set the value, as opposed to a scheduler or the default.
@@ -87,7 +89,7 @@ func (s Setting) Where() string {
 	case FromFile:
 		return s.Source.Name + ": " + s.Name + ": " + value
 	}
-	if f, ok := findFlag(Flags(), s.Name); ok && f.Kind == KindBool {
+	if s.Switch {
 		return "--" + s.Name
 	}
 	return "--" + s.Name + "=" + value

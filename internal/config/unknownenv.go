@@ -36,10 +36,10 @@ func notOurs(name string) bool {
 }
 
 // unknownVariables returns a warning for each variable of environ that looks like one of torchrun's or elasticrun's and
-// has no effect.
-func unknownVariables(environ []string) []string {
+// has no effect. flags are the table of a launch.
+func unknownVariables(flags []Flag, environ []string) []string {
 	known := otherVariables()
-	for _, f := range Flags() {
+	for _, f := range flags {
 		known = append(known, f.Env...)
 	}
 	var warnings []string
@@ -58,7 +58,7 @@ func unknownVariables(environ []string) []string {
 			problem += "; the nearest is " + prefix + near
 		}
 		upper := strings.ToUpper(name)
-		switch f, ok := findFlag(Flags(), strings.ToLower(rest)); {
+		switch f, ok := findFlag(flags, strings.ToLower(rest)); {
 		case slices.Contains(known, upper):
 			problem = "it is ignored, because the variables are in upper case: " + upper
 		case ok && len(f.Env) == 0:

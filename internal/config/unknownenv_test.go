@@ -43,7 +43,7 @@ func TestDocumentedVariablesAreKnown(t *testing.T) {
 		t.Fatal("the page names no variable")
 	}
 	for _, name := range found {
-		if got := unknownVariables([]string{name + "=1"}); got != nil {
+		if got := unknownVariables(Flags(), []string{name + "=1"}); got != nil {
 			t.Error(got)
 		}
 	}

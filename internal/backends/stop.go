@@ -6,16 +6,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// CloseRun closes the run for all nodes. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
+// CloseRun closes the run for all nodes. by says for people who asks. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
 // otherwise, and [elastic.ErrNotJoined] if only this node ends. Workers may still be stopping when it returns.
-func (r *Rendezvous) CloseRun(ctx context.Context) error {
+func (r *Rendezvous) CloseRun(ctx context.Context, by string) error {
 	known, _ := r.Handler.(interface{ Outcome() *rdzv.Outcome })
 	if known != nil {
 		if o := known.Outcome(); o != nil {
 			return &rdzv.EndedError{Outcome: *o}
 		}
 	}
-	if err := r.Handler.SetClosed(ctx); err != nil {
+	if err := r.Handler.SetClosed(ctx, by); err != nil {
 		return err
 	}
 	if known != nil {

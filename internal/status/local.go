@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -26,9 +25,9 @@ import (
 // maxRequester bounds the name of who stops a job, in bytes.
 const maxRequester = 200
 
-// CloseRun closes the run of an agent. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
+// CloseRun closes the run of an agent. by says for people who asks. Its error is an [*rdzv.EndedError] if the run had ended before, or has ended
 // otherwise, and [elastic.ErrNotJoined] if only the agent ends. After another error it is unknown whether the run ends.
-type CloseRun func(context.Context) error
+type CloseRun func(ctx context.Context, by string) error
 
 // ServeLocal serves an agent's status on l to commands of the same user, and closes the run for them. l decides who may
 // connect.
@@ -38,7 +37,6 @@ type CloseRun func(context.Context) error
 //	POST /stop     closes the run; the body says who asks
 func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger zerolog.Logger) *httpserver.Server {
 	mux := http.NewServeMux()
-	var closedBy atomic.Pointer[string] // who closed the run through this socket; nil for nobody
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		replyJSON(w, observer.Observe(r.Context()))
 	})
@@ -49,15 +47,7 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 		body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))
 		by := printable.Line(string(body))
 		logging.Always(logger).Str("by", by).Msg("elasticrun stop asks to close the run")
-		err := closeRun(r.Context())
-		if err == nil {
-			closedBy.CompareAndSwap(nil, &by)
-		}
-		reply := replyTo(err)
-		if first := closedBy.Load(); first != nil && reply.Ended != nil && reply.Ended.Ending == rdzv.EndClosed {
-			reply.ClosedBy = *first
-		}
-		replyJSON(w, reply)
+		replyJSON(w, replyTo(closeRun(r.Context(), by)))
 	})
 	return httpserver.Serve(l, httpserver.Options{
 		Handler: mux, Name: "the socket of elasticrun ps", ReadTimeout: requestTimeout, WriteTimeout: StopTimeout,
@@ -68,7 +58,6 @@ func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger ze
 // stopReply is the reply to a request to stop. It is empty if the run was closed.
 type stopReply struct {
 	Ended     *rdzv.Outcome `json:"ended,omitempty"`      // how the run has ended instead
-	ClosedBy  string        `json:"closed_by,omitempty"`  // who has closed it before, if that is known
 	NotJoined bool          `json:"not_joined,omitempty"` // only the launcher ends
 	Problem   string        `json:"problem,omitempty"`    // why it is unknown whether the run ends
 }
@@ -140,8 +129,8 @@ func requestStop(ctx context.Context, l jobs.Running, by string) error {
 	switch err := json.Unmarshal(data, &reply); {
 	case err != nil:
 		return fmt.Errorf("its reply is no result: %w", err)
-	case reply.Ended != nil && reply.ClosedBy != "":
-		return &closedBeforeError{&rdzv.EndedError{Outcome: *reply.Ended}, printable.Line(reply.ClosedBy)}
+	case reply.Ended != nil && reply.Ended.ClosedBy != "":
+		return &closedBeforeError{&rdzv.EndedError{Outcome: *reply.Ended}, printable.Line(reply.Ended.ClosedBy)}
 	case reply.Ended != nil:
 		return &rdzv.EndedError{Outcome: *reply.Ended}
 	case reply.NotJoined:

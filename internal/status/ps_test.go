@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,8 +164,12 @@ func TestServeLocal(t *testing.T) {
 	defer observer.Close()
 	tracker.Emit(events.Event{Kind: events.KindLauncherStarted, RunID: "a", Host: "h"})
 	var closed error
+	var closers []string
 	var log strings.Builder
-	server := ServeLocal(entry, observer, func(context.Context) error { return closed }, zerolog.New(&log))
+	server := ServeLocal(entry, observer, func(_ context.Context, by string) error {
+		closers = append(closers, by)
+		return closed
+	}, zerolog.New(&log))
 	if got := LocalJobs(t.Context(), machine, false); len(got) != 1 || got[0].State != Starting || got[0].PIDs[0] != 7 {
 		t.Errorf("listed %+v", got)
 	}
@@ -172,14 +177,15 @@ func TestServeLocal(t *testing.T) {
 	if s, err := fetchLocal(t.Context(), l, "/status"); err != nil || s.Host != "h" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := requestStop(t.Context(), l, "me\x1b"); err != nil || !strings.Contains(log.String(), `"by":"me\\x1b"`) {
-		t.Errorf("%v, logged %s", err, &log)
+	if err := requestStop(t.Context(), l, "me\x1b"); err != nil || !strings.Contains(log.String(), `"by":"me\\x1b"`) ||
+		!slices.Equal(closers, []string{`me\x1b`}) {
+		t.Errorf("%v, asked by %q, logged %s", err, closers, &log)
 	}
 	closed = &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndSucceeded}}
 	if ended, ok := errors.AsType[*rdzv.EndedError](requestStop(t.Context(), l, "me")); !ok || ended.Outcome.Ending != rdzv.EndSucceeded {
 		t.Errorf("after the end: %v", ended)
 	}
-	closed = &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}
+	closed = &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed, ClosedBy: closers[0]}}
 	_, err = Stop(t.Context(), &config.Stop{Target: config.Target{Local: true, RunID: "a"}}, machine, "v")
 	const already = `run id "a" on this machine is being closed already, by me\x1b; its workers may still be stopping`
 	if late, ok := errors.AsType[*StoppedLateError](err); !ok || late.Error() != already {
@@ -211,7 +217,7 @@ func TestStopNotJoined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := ServeLocal(entry, observer, func(context.Context) error {
+		server := ServeLocal(entry, observer, func(context.Context, string) error {
 			asked[pid]++
 			return replies[pid]
 		}, zerolog.Nop())
@@ -272,7 +278,7 @@ func TestStopFromDirectory(t *testing.T) {
 	observer := NewObserver(&tracker, Sources{})
 	defer observer.Close()
 	asked := 0
-	server := ServeLocal(entry, observer, func(context.Context) error { asked++; return nil }, zerolog.Nop())
+	server := ServeLocal(entry, observer, func(context.Context, string) error { asked++; return nil }, zerolog.Nop())
 	defer server.Close()
 	anyJob, named := &config.Stop{Target: config.Target{Local: true}}, &config.Stop{Target: config.Target{Local: true, RunID: "a"}}
 	t.Chdir(t.TempDir())
@@ -303,7 +309,7 @@ func TestStopUnconfirmed(t *testing.T) {
 	observer := NewObserver(&tracker, Sources{})
 	defer observer.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	server := ServeLocal(entry, observer, func(asked context.Context) error {
+	server := ServeLocal(entry, observer, func(asked context.Context, _ string) error {
 		cancel(errors.New("no result within 15s"))
 		<-asked.Done()
 		return context.Cause(asked)

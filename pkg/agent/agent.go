@@ -215,7 +215,11 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		}
 		a.history.end(endAfter(err), err.Error(), nil)
 		a.emitRun(took, err)
-		return RunResult{State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts}, err
+		result := RunResult{State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts}
+		if end, ok := errors.AsType[*rdzv.EndedError](err); ok {
+			result.ClosedBy = end.Outcome.ClosedBy
+		}
+		return result, err
 	}
 	a.emitResults(result)
 	a.emitRun(took, nil)

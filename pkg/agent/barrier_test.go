@@ -81,7 +81,9 @@ func TestExitBarrier(t *testing.T) {
 		{
 			name: "the job was closed", timeout: time.Minute,
 			barrier: func(context.Context, time.Duration) (*rdzv.Stop, error) {
-				return nil, fmt.Errorf("wait: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}})
+				return nil, fmt.Errorf("wait: %w", &rdzv.EndedError{
+					Outcome: rdzv.Outcome{Ending: rdzv.EndClosed, ClosedBy: "ann@desk"},
+				})
 			},
 			logs: []string{"INF all workers have exited with 0: waiting up to 1m for the other nodes to finish"},
 			err:  rdzv.ErrClosed,
@@ -103,6 +105,9 @@ func TestExitBarrier(t *testing.T) {
 				}
 				if report := b.agent.Report(r); r.OthersUnknown != tt.unknown || report.OthersUnknown != tt.unknown {
 					t.Errorf("others unknown: %v, in the report %v", r.OthersUnknown, report.OthersUnknown)
+				}
+				if r.ClosedBy == "ann@desk" != errors.Is(err, rdzv.ErrClosed) || b.agent.Report(r).ClosedBy != r.ClosedBy {
+					t.Errorf("closed by %q", r.ClosedBy)
 				}
 				if took := time.Since(began); took != tt.waits {
 					t.Errorf("it took %v, want %v", took, tt.waits)

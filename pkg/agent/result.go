@@ -27,6 +27,8 @@ type RunResult struct {
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end: it has left the
 	// exit barrier, or has lost the others there.
 	OthersUnknown bool
+	// ClosedBy says for people who has closed the run, such as user@host; empty if it was not closed or that is unknown.
+	ClosedBy string
 	// NothingStarted is one line that says why no worker was started on this node; empty if one was.
 	NothingStarted string
 }

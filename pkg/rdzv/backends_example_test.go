@@ -134,9 +134,9 @@ func (h *sharedHandler) Succeed(ctx context.Context, barrier time.Duration) (*rd
 	return nil, err
 }
 
-func (h *sharedHandler) IsClosed(context.Context) (bool, error) { return h.closed, nil }
-func (h *sharedHandler) SetClosed(context.Context) error        { h.closed = true; return nil }
-func (h *sharedHandler) Shutdown(context.Context) error         { return nil }
+func (h *sharedHandler) IsClosed(context.Context) (bool, error)  { return h.closed, nil }
+func (h *sharedHandler) SetClosed(context.Context, string) error { h.closed = true; return nil }
+func (h *sharedHandler) Shutdown(context.Context) error          { return nil }
 
 // A job over a backend of one's own, which is registered beside elasticrun's.
 func ExampleRegistry_Register() {

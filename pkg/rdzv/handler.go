@@ -55,9 +55,10 @@ type Handler interface {
 	// IsClosed reports whether this node knows that the run id is closed: no further round will form. The other nodes
 	// learn of a close some time later.
 	IsClosed(ctx context.Context) (bool, error)
-	// SetClosed closes the run id for all nodes, whose workers are stopped. It returns nil once the close is certain, and
+	// SetClosed closes the run id for all nodes, whose workers are stopped. by says for people who asks, such as
+	// user@host, and becomes [Outcome].ClosedBy; empty stands for this node. It returns nil once the close is certain, and
 	// if the run id was closed already; workers may still be stopping. An error says that the run id may not be closed.
-	SetClosed(ctx context.Context) error
+	SetClosed(ctx context.Context, by string) error
 	// NumNodesWaiting returns how many nodes arrived too late for the current round and would be in the next one.
 	NumNodesWaiting() int
 	// Shutdown releases everything that the handler holds: connections, listeners and the worker store. It may be

@@ -55,6 +55,9 @@ type Outcome struct {
 	Restarts int `json:"restarts"`
 	// Text is one line for people. It may be empty.
 	Text string `json:"text,omitempty"`
+	// ClosedBy says for people who has closed the run, such as user@host. It is empty unless the ending is EndClosed, and
+	// if that is not known.
+	ClosedBy string `json:"closed_by,omitempty"`
 }
 
 // Late describes a run that had finished before the agent joined.

@@ -29,7 +29,7 @@ func (f fakeHandler) Fail(Failure)                                          {}
 func (f fakeHandler) Succeed(context.Context, time.Duration) (*Stop, error) { return nil, nil }
 func (f fakeHandler) Leave()                                                {}
 func (f fakeHandler) IsClosed(context.Context) (bool, error)                { return false, nil }
-func (f fakeHandler) SetClosed(context.Context) error                       { return nil }
+func (f fakeHandler) SetClosed(context.Context, string) error               { return nil }
 func (f fakeHandler) Stopped()                                              {}
 func (f fakeHandler) NumNodesWaiting() int                                  { return 0 }
 func (f fakeHandler) Shutdown(context.Context) error                        { return nil }

@@ -50,6 +50,8 @@ type Report struct {
 	Reason string `json:"reason"`
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end.
 	OthersUnknown bool `json:"others_unknown,omitempty"`
+	// ClosedBy says who has closed the run, such as user@host; empty if it was not closed or that is unknown.
+	ClosedBy string `json:"closed_by,omitempty"`
 	// Error is the launcher's own error; empty if a worker is the cause.
 	Error string `json:"error,omitempty"`
 	// Restarts counts the charged restarts of the job.

@@ -67,7 +67,7 @@ func TestCallsAtOnce(t *testing.T) {
 			"NumNodesWaiting": func() { h.NumNodesWaiting() },
 			"Shutdown":        func() { _ = check("Shutdown", h.Shutdown(ctx)) },
 			"SetClosed": func() {
-				err := check("SetClosed", h.SetClosed(ctx))
+				err := check("SetClosed", h.SetClosed(ctx, ""))
 				if closed, _ := h.IsClosed(ctx); err == nil && !closed {
 					t.Error("IsClosed is false after SetClosed")
 				}
@@ -138,7 +138,7 @@ func TestEarlyCalls(t *testing.T) {
 	if got := await(t, "the end", done); !errors.Is(got.err, rdzv.ErrClosed) {
 		t.Errorf("NextRendezvous: %+v", got)
 	}
-	if err := h.SetClosed(t.Context()); err == nil {
+	if err := h.SetClosed(t.Context(), ""); err == nil {
 		t.Error("SetClosed after Shutdown returned nil")
 	}
 }
@@ -170,7 +170,7 @@ func TestSetClosedBeforeJoining(t *testing.T) {
 		}
 	}
 	alone := newLonelyHandler()
-	if err := alone.SetClosed(t.Context()); err != nil {
+	if err := alone.SetClosed(t.Context(), ""); err != nil {
 		t.Errorf("one node: %v", err)
 	}
 	checkEnd(alone, await(t, "the end", enter(t, alone, nil)).err)
@@ -185,7 +185,7 @@ func TestSetClosedBeforeJoining(t *testing.T) {
 			end = enter(t, h, nil)
 			await(t, "the first session", access.opening)
 		}
-		if err := h.SetClosed(t.Context()); !errors.Is(err, ErrNotJoined) || len(kindsOf(err)) != 1 {
+		if err := h.SetClosed(t.Context(), "ann@desk"); !errors.Is(err, ErrNotJoined) || len(kindsOf(err)) != 1 {
 			t.Errorf("SetClosed: %v", err)
 		}
 		if !opening {
@@ -198,7 +198,7 @@ func TestSetClosedBeforeJoining(t *testing.T) {
 // SetClosed returns when the leader has ended the run, while this node's workers still stop; every node knows then.
 func TestSetClosed(t *testing.T) {
 	hs := startJob(t, job(2, 2), 2)
-	if err := hs[1].SetClosed(t.Context()); err != nil {
+	if err := hs[1].SetClosed(t.Context(), "ann@desk"); err != nil {
 		t.Fatal(err)
 	}
 	for i, h := range hs {
@@ -208,7 +208,10 @@ func TestSetClosed(t *testing.T) {
 		if closed, err := h.IsClosed(t.Context()); !closed || err != nil {
 			t.Errorf("node %d: IsClosed is %v, %v, though its workers were told to stop", i, closed, err)
 		}
-		if err := h.SetClosed(t.Context()); err != nil {
+		if o := h.Outcome(); o == nil || o.ClosedBy != "ann@desk" || o.Text != "closed by ann@desk" {
+			t.Errorf("node %d: %+v", i, o)
+		}
+		if err := h.SetClosed(t.Context(), "bob@desk"); err != nil {
 			t.Errorf("node %d, again: %v", i, err)
 		}
 	}

@@ -39,8 +39,9 @@ func (l *leader) closeIfRequested(now time.Duration) {
 	if l.closedBy == "" || l.state == ended || l.state == running && l.round.done == len(l.round.members) {
 		return
 	}
-	text := "closed by " + l.closedBy
-	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: text})
+	l.endRun(now, rdzv.Outcome{
+		Ending: rdzv.EndClosed, Restarts: l.restarts, Text: "closed by " + l.closedBy, ClosedBy: l.closedBy,
+	})
 }
 
 // observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the

@@ -51,7 +51,8 @@ func TestClose(t *testing.T) {
 	hs := startJob(t, job(2, 2), 2)
 	store := localStore(t, hs[0].opts.Access.(*C10d).Server())
 	o, err := Close(t.Context(), store, "run", "ann@desk")
-	if err != nil || o.Ending != rdzv.EndClosed || o.Text != "closed by ann@desk" {
+	if err != nil || o.Ending != rdzv.EndClosed || o.Text != "closed by ann@desk" ||
+		o.ClosedBy != "ann@desk" {
 		t.Fatalf("outcome %+v, %v", o, err)
 	}
 	for i, h := range hs {

@@ -14,7 +14,8 @@ import (
 // earlyCalls keeps what the agent reports before it has a session, for the first report.
 type earlyCalls struct {
 	leave   bool
-	close   bool // no session is opened any more
+	close   bool   // no session is opened any more
+	closeBy string // who has asked for that
 	failure *rdzv.Failure
 }
 
@@ -48,7 +49,7 @@ func (h *Handler) start(ctx context.Context) error {
 		m.leave()
 	}
 	if h.early.close {
-		m.close()
+		m.close(h.early.closeBy)
 	}
 	h.m, h.cancel, h.started = m, stop, true
 	go h.drive(driving, store, origin)
@@ -67,20 +68,22 @@ func (h *Handler) setAbort(abort context.CancelFunc) (started bool, err error) {
 	case h.isClosed:
 		return h.started, rdzv.ErrClosed
 	case h.early.close && !h.started:
-		return false, &rdzv.EndedError{Outcome: closedEarly()}
+		return false, &rdzv.EndedError{Outcome: closedEarly(h.early.closeBy)}
 	}
 	return h.started, nil
 }
 
 // closedEarly is how the job ends for a node on which it was closed before the node had a session.
-func closedEarly() rdzv.Outcome {
-	return rdzv.Outcome{Ending: rdzv.EndClosed, Text: "it was closed on this node, which had not joined it yet"}
+func closedEarly(by string) rdzv.Outcome {
+	return rdzv.Outcome{
+		Ending: rdzv.EndClosed, ClosedBy: by, Text: "it was closed on this node, which had not joined it yet",
+	}
 }
 
 // closeEarly makes sure that no first session is opened any more, unless one is open already.
-func (h *Handler) closeEarly() (started bool) {
+func (h *Handler) closeEarly(by string) (started bool) {
 	h.mu.Lock()
-	h.early.close = true
+	h.early.close, h.early.closeBy = true, cmp.Or(h.early.closeBy, by)
 	abort := h.abort
 	h.mu.Unlock()
 	if abort != nil {
@@ -91,7 +94,7 @@ func (h *Handler) closeEarly() (started bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.started && h.over == nil {
-		o := closedEarly()
+		o := closedEarly(h.early.closeBy)
 		h.over = &ending{outcome: &o}
 	}
 	return h.started
@@ -169,22 +172,22 @@ func (h *Handler) IsClosed(context.Context) (bool, error) {
 // the close timeout at the latest. Workers may still be stopping. Before NextRendezvous has opened the first session,
 // only this node ends: NextRendezvous returns an [*rdzv.EndedError] from then on, and SetClosed [ErrNotJoined], or nil
 // if the job has one node. After Shutdown SetClosed returns nil if the end of the job is known, else an error.
-func (h *Handler) SetClosed(ctx context.Context) error {
-	err := h.setClosed(ctx)
+func (h *Handler) SetClosed(ctx context.Context, by string) error {
+	err := h.setClosed(ctx, by)
 	if err != nil {
 		return fmt.Errorf("close rendezvous %q: %w", h.opts.RunID, err)
 	}
 	return nil
 }
 
-func (h *Handler) setClosed(ctx context.Context) error {
+func (h *Handler) setClosed(ctx context.Context, by string) error {
 	h.mu.Lock()
 	known, started := h.outcome != nil, h.started
 	h.mu.Unlock()
 	switch {
 	case known:
 		return nil
-	case started || h.closeEarly():
+	case started || h.closeEarly(by):
 	case h.opts.Job.Max == 1:
 		return nil
 	default:
@@ -193,7 +196,7 @@ func (h *Handler) setClosed(ctx context.Context) error {
 	limit := cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout)
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer in %v", rdzv.ErrTimeout, limit))
 	defer cancel()
-	h.call(func(time.Duration) { h.m.close() })
+	h.call(func(time.Duration) { h.m.close(by) })
 	select {
 	case <-h.endKnown:
 		return nil

@@ -177,9 +177,11 @@ func (m *member) leave() {
 	m.report.Leaving, m.dirty = true, true
 }
 
-// close asks the leader to close the run.
-func (m *member) close() {
-	m.report.Close, m.dirty = true, true
+// close asks the leader to close the run. The first request stands.
+func (m *member) close(by string) {
+	if !m.report.Close {
+		m.report.Close, m.report.CloseBy, m.dirty = true, by, true
+	}
 }
 
 // handleAnswer acts on an answer of the leader, unless the answer is older than the last one.

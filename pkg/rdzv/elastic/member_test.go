@@ -146,7 +146,7 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "leave":
 		m.leave()
 	case "close":
-		m.close()
+		m.close("")
 	case "run":
 		m.handleAnswer(now, Answer{Kind: Run, Fence: fence, Place: &Place{}})
 	case "halt", "wait":

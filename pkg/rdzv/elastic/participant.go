@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -222,7 +223,7 @@ func (l *leader) review(p *participant) {
 	}
 	fits := p.mismatch == ""
 	if fits && p.report.Close {
-		l.requestClose(p.report.Node.Host)
+		l.requestClose(cmp.Or(p.report.CloseBy, p.report.Node.Host))
 	}
 	waiting := fits && !p.report.Leaving && !l.mayHaveWorkers(p)
 	quarantined := l.budget.isQuarantined(p.report.Node.Identity)

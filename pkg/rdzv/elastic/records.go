@@ -179,6 +179,8 @@ type Report struct {
 	Departing bool `json:"departing,omitempty"`
 	// Close asks the leader to end the run.
 	Close bool `json:"close,omitempty"`
+	// CloseBy says for people who has asked the agent for that; empty stands for the agent's node.
+	CloseBy string `json:"close_by,omitempty"`
 	// Unreached says that the node has not reached the worker store of the round in Fence. It stays until the next
 	// round.
 	Unreached *Unreached `json:"unreached,omitempty"`

@@ -241,7 +241,7 @@ func (p *agentProc) workersEnded(g *group, ok bool) {
 	if ok {
 		p.m.succeed(p.node.local())
 		if b := &p.w.barrier; b.closes && len(g.rd.exited) == len(g.rd.groups) && b.rng.IntN(2) == 0 {
-			p.m.close()
+			p.m.close("")
 		}
 	} else {
 		p.m.stopped()

@@ -161,7 +161,7 @@ func closeJob(w *world) {
 		p := n.proc
 		n.agent.do(false, func() {
 			if !p.dead && p.m != nil {
-				p.m.close()
+				p.m.close("")
 				p.pump()
 			}
 		})

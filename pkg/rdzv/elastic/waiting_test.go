@@ -45,7 +45,7 @@ func TestNumNodesWaiting(t *testing.T) {
 			t.Fatal("nobody waits")
 		}
 	}
-	if err := host.SetClosed(t.Context()); err != nil {
+	if err := host.SetClosed(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "the end", entered)

@@ -142,6 +142,10 @@ func (t Time) local() string {
 
 // entry describes one failure, without the fields that are unknown. The root cause has index 0.
 func (f Failure) entry(index int) string {
+	traceback := f.Text
+	if traceback == f.Summary { // there is no more to say
+		traceback = ""
+	}
 	exit := fmt.Sprintf("%d (pid: %d)", f.PythonCode, f.PID)
 	if f.Signal != "" {
 		exit += " (" + f.Signal + ")"
@@ -154,7 +158,7 @@ func (f Failure) entry(index int) string {
 		{"exitcode", exit},
 		{"error_file", f.ErrorFile},
 		{"reason", indent(f.Summary)},
-		{"traceback", indent(f.Text)},
+		{"traceback", indent(traceback)},
 		{"log", f.LogFile},
 	} {
 		if field.value != "" {

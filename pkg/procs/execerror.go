@@ -74,12 +74,18 @@ func notOnPath(name string) string {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s is in no folder of PATH (%s)", name, strings.Join(folders, ":"))
+	text := name + " is in no folder of PATH"
 	if len(folders) == 0 {
 		text = name + " was not looked for, because PATH is empty"
 	}
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-		text += "; to run the file in the working directory write ./" + printable.ShellWord(name)
+		if info.Mode().Perm()&0o111 == 0 {
+			return text + ", and " + forbidden("./"+name)
+		}
+		return text + "; write ./" + printable.ShellWord(name) + " to run the file in the working directory"
+	}
+	if len(folders) > 0 {
+		text += " (" + strings.Join(folders, ":") + ")"
 	}
 	return text
 }

@@ -59,7 +59,11 @@ func TestExecError(t *testing.T) {
 		{name: "on PATH nowhere", argv0: "nosuch", want: "nosuch is in no folder of PATH (@/bin:@/gone)"},
 		{
 			name: "in the working directory", argv0: "tool", content: "#!/bin/sh\n", mode: 0o755,
-			want: "tool is in no folder of PATH (@/bin:@/gone); to run the file in the working directory write ./tool",
+			want: "tool is in no folder of PATH; write ./tool to run the file in the working directory",
+		},
+		{
+			name: "in the working directory without permission", argv0: "tool", content: "#!/bin/sh\n", mode: 0o644,
+			want: "tool is in no folder of PATH, and ./tool has no execute permission: run chmod +x ./tool",
 		},
 		{
 			name: "on PATH without permission", argv0: "plain", content: "#!/bin/sh\n", mode: 0o644,

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/lookpath"
+	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
 // Where Find found an interpreter.
@@ -96,15 +97,24 @@ func chosenPython(env func(string) (string, bool), chosen string) (string, error
 	if !strings.ContainsRune(chosen, filepath.Separator) {
 		found, err := lookpath.Program(env, chosen)
 		if err != nil {
-			return "", fmt.Errorf("use PYTHON_EXEC=%s: %w", chosen, err)
+			return "", fmt.Errorf("PYTHON_EXEC=%s: %w%s", chosen, err, insteadOf(chosen))
 		}
 		return found, nil
 	}
 	found, err := lookpath.Executable(chosen)
 	if err != nil {
-		return "", fmt.Errorf("use PYTHON_EXEC=%s: not an executable file: %w", chosen, whyNot(chosen, err))
+		return "", fmt.Errorf("PYTHON_EXEC=%s: not an executable file: %w%s", chosen, whyNot(chosen, err), insteadOf(chosen))
 	}
 	return found, nil
+}
+
+// insteadOf names the interpreter of an environment whose folder was given, or returns "".
+func insteadOf(folder string) string {
+	python, err := lookpath.Executable(filepath.Join(folder, "bin", "python"))
+	if err != nil {
+		return ""
+	}
+	return "; write PYTHON_EXEC=" + printable.ShellWord(python)
 }
 
 // whyNot says more about an interpreter that cannot be executed because of err, if more is known.

@@ -99,28 +99,33 @@ func TestFind(t *testing.T) {
 		{
 			name: "PYTHON_EXEC missing",
 			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/none"},
-			err:  "use PYTHON_EXEC=@/none: not an executable file: no such file or directory",
+			err:  "PYTHON_EXEC=@/none: not an executable file: no such file or directory",
 		},
 		{
 			name: "PYTHON_EXEC in an environment whose base is gone",
 			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/dangling"},
-			err: "use PYTHON_EXEC=@/dangling: not an executable file: it is a link to /nowhere/python3.11: " +
+			err: "PYTHON_EXEC=@/dangling: not an executable file: it is a link to /nowhere/python3.11: " +
 				"no such file or directory; make the environment again",
 		},
 		{
 			name: "PYTHON_EXEC not executable",
 			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/noexec/python3"},
-			err:  "use PYTHON_EXEC=@/noexec/python3: not an executable file: permission denied",
+			err:  "PYTHON_EXEC=@/noexec/python3: not an executable file: permission denied",
 		},
 		{
 			name: "PYTHON_EXEC is a folder",
 			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/both"},
-			err:  "use PYTHON_EXEC=@/both: not an executable file: is a directory",
+			err:  "PYTHON_EXEC=@/both: not an executable file: is a directory",
+		},
+		{
+			name: "PYTHON_EXEC is an environment",
+			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/venv"},
+			err:  "PYTHON_EXEC=@/venv: not an executable file: is a directory; write PYTHON_EXEC=@/venv/bin/python",
 		},
 		{
 			name: "PYTHON_EXEC bare name missing",
 			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "python9"},
-			err:  `use PYTHON_EXEC=python9: no program "python9" in PATH (@/both)`,
+			err:  `PYTHON_EXEC=python9: no program "python9" in PATH (@/both)`,
 		},
 		{
 			name: "nothing",

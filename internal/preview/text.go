@@ -114,7 +114,7 @@ func (p Plan) rendezvousLines() []string {
 	for _, e := range r.Endpoints {
 		if e.Socket != "" {
 			for _, a := range e.Addresses {
-				lines = append(lines, fmt.Sprintf("at %s: %s: %s", e.Socket, a.State, a.Detail))
+				lines = append(lines, fmt.Sprintf("at %s: %s", e.Socket, a.found()))
 			}
 			continue
 		}
@@ -134,12 +134,20 @@ func (a Address) line() string {
 	if a.Local {
 		where = "this machine"
 	}
-	line := fmt.Sprintf("%s (%s): %s: %s", a.Addr, where, a.State, a.Detail)
+	line := fmt.Sprintf("%s (%s): %s", a.Addr, where, a.found())
 	if a.Store != nil {
 		line += fmt.Sprintf("; round trip %.1f ms, its clock is ahead by %.1f ms", a.Store.RoundTrip*1e3,
 			a.Store.ClockOffset*1e3)
 	}
 	return line
+}
+
+// found says what is at the address.
+func (a Address) found() string {
+	if a.State == StateNobody {
+		return a.Detail // it says the same
+	}
+	return a.State + ": " + a.Detail
 }
 
 func (p Plan) logLines() []string {

@@ -41,10 +41,10 @@ func script(f Facts) Check {
 	switch {
 	case f.ScriptErr != nil:
 		return Check{"script", Fail, f.ScriptErr.Error(), "put it at the same path on every node"}
-	case f.Module != nil:
-		return module(f.Script, *f.Module)
 	case f.ScriptDoubt != "":
 		return Check{Name: "script", Status: Warn, Value: f.ScriptDoubt}
+	case f.Module != nil:
+		return module(f.Script, *f.Module)
 	}
 	return Check{Name: "script", Status: OK, Value: f.Script + " can be read"}
 }

@@ -85,7 +85,9 @@ func scriptsIn(dir string) []string {
 func ScriptDoubt(cfg *config.Config) string {
 	where := fmt.Sprintf("script %q", cfg.Script)
 	switch {
-	case cfg.Module || cfg.Script == "-":
+	case cfg.Module:
+		return pathAsModule(cfg.Script)
+	case cfg.Script == "-":
 		return ""
 	case cfg.NoPython && strings.Contains(cfg.Script, "/"):
 		return ""
@@ -109,6 +111,28 @@ func ScriptDoubt(cfg *config.Config) string {
 	default:
 		return where + ": " + what + ", which Python cannot run; --no-python runs it as a program"
 	}
+}
+
+// pathAsModule returns a warning about a path that was given for the name of a module, or "".
+func pathAsModule(name string) string {
+	info, err := os.Stat(name)
+	isFile := err == nil && info.Mode().IsRegular()
+	if !strings.Contains(name, "/") && !isFile {
+		return ""
+	}
+	var ways []string
+	base := strings.TrimSuffix(filepath.Clean(name), ".py")
+	if _, err := os.Stat(base + ".py"); err == nil && !strings.HasPrefix(base, "/") && !strings.Contains(base, ".") {
+		ways = append(ways, "write -m "+strings.ReplaceAll(base, "/", "."))
+	}
+	if isFile {
+		ways = append(ways, "leave -m out to run the file")
+	}
+	text := fmt.Sprintf("module %q: a path, and -m takes the name of a module", name)
+	if len(ways) > 0 {
+		text += "; " + strings.Join(ways, ", or ")
+	}
+	return text
 }
 
 const noMain = "a folder without __main__.py"

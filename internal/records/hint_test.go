@@ -81,6 +81,10 @@ func TestHint(t *testing.T) {
 			want: "pkg is a package: name the module in it that is to run, as -m pkg.MODULE",
 		},
 		{
+			name: "a path with -m", cfg: config.Config{Script: "pkg/module", Module: true},
+			root: report.Failure{Summary: "python3: No module named pkg/module"},
+		},
+		{
 			name: "a program's words about a module", cfg: config.Config{Script: "true", NoPython: true},
 			root: report.Failure{Summary: notFound + "'torch'"},
 		},

@@ -13,9 +13,9 @@ import (
 
 // moduleHint explains Python's error about a module that it does not find; empty if the summary is none.
 func (j job) moduleHint(summary string) string {
-	pattern := `No module named '?([A-Za-z_][\w.]*)'?(?:; '([\w.]+)' is (not )?a package)?`
+	pattern := `No module named '?([A-Za-z_][\w.]*)'?(?:; '([\w.]+)' is (not )?a package)?(/)?`
 	found := regexp.MustCompile(pattern).FindStringSubmatch(summary)
-	if found == nil {
+	if found == nil || found[4] != "" { // with a slash it is a path, which -m does not take
 		return ""
 	}
 	module, parent := found[1], found[2]

@@ -113,6 +113,7 @@ var rules = map[string]rule{
 			"internal/config",
 			"internal/interpreter",
 			"internal/nearest",
+			"internal/printable",
 			"internal/scheduler",
 			"internal/topology",
 			"pkg/agent",

@@ -146,8 +146,8 @@ var (
 )
 
 // findPrefix returns the root of the installation that holds the standard library, and its version, such as "3.11" or
-// "3.13t". program is the interpreter without links: in a virtual environment that is the one from which it was made, or
-// a copy.
+// "3.13t". program is the interpreter without links: in a virtual environment that is the one from which it was made,
+// or a copy.
 func findPrefix(program string, cfg venvConfig) (prefix, minor string) {
 	starts := []string{filepath.Dir(program)}
 	if cfg.home != "" {

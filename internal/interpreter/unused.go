@@ -35,6 +35,9 @@ func Unused(path, source string, env func(string) (string, bool)) *UnusedEnviron
 	}
 	u := &UnusedEnvironment{Variable: variable, Root: root}
 	if _, err := lookpath.Executable(python); err != nil {
+		if variable == "CONDA_PREFIX" { // conda also makes environments without Python
+			return nil
+		}
 		u.Err = whyNot(python, err)
 	}
 	return u

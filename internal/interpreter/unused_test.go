@@ -21,6 +21,10 @@ func TestUnused(t *testing.T) {
 			name: "conda's is not on PATH", path: "base/bin/python3", source: SourcePath,
 			env: map[string]string{"CONDA_PREFIX": "@/conda"}, want: "CONDA_PREFIX=@/conda",
 		},
+		{
+			name: "conda's has no Python", path: "base/bin/python3", source: SourcePath,
+			env: map[string]string{"CONDA_PREFIX": "@/nothing"},
+		},
 		{name: "conda's is on PATH", path: "conda/bin/python3", source: SourcePath, env: map[string]string{"CONDA_PREFIX": "@/conda/"}},
 		{
 			name: "a virtual environment in conda's", path: "env/bin/python", source: SourceVirtualEnv,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/interpreter"
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -19,9 +20,14 @@ import (
 func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
 	python := ""
 	if !cfg.NoPython {
+		var source string
 		var err error
-		if python, _, err = interpreter.Find(os.LookupEnv); err != nil {
+		if python, source, err = interpreter.Find(os.LookupEnv); err != nil {
 			return agent.WorkerSpec{}, &config.UsageError{Problem: err.Error()}
+		}
+		if u := interpreter.Unused(python, source, os.LookupEnv); u != nil && u.Err != nil {
+			cfg.Warnings = append(cfg.Warnings, fmt.Sprintf("%s=%s has no interpreter (%v); the script runs with %s", u.Variable,
+				printable.Quote(u.Root), u.Err, python))
 		}
 		if err := CheckScript(cfg); err != nil {
 			return agent.WorkerSpec{}, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -17,6 +18,9 @@ func (j job) hint(root *report.Failure) string {
 		if text := j.moduleHint(root.Summary); text != "" {
 			return text
 		}
+	}
+	if j.python == "" && strings.HasSuffix(j.script, ".py") && root.Kind == string(failure.NotExecutable) {
+		return "leave out --no-python to run a script with Python"
 	}
 	if text := j.signalHint(root); text != "" {
 		return text

@@ -89,6 +89,11 @@ func TestHint(t *testing.T) {
 			root: report.Failure{Summary: notFound + "'torch'"},
 		},
 		{
+			name: "a Python script as a program", cfg: config.Config{Script: "job/train.py", NoPython: true},
+			root: report.Failure{Summary: "could not be executed: ...", Kind: "not_executable"},
+			want: "leave out --no-python to run a script with Python",
+		},
+		{
 			name: "a crash", root: report.Failure{Summary: "killed by signal 11 (SIGSEGV)", Signal: "SIGSEGV"},
 			want: "set PYTHONFAULTHANDLER=1 to see where Python crashed",
 		},

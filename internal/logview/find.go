@@ -99,7 +99,11 @@ func runsOf(base string, known []string) (runs []string) {
 			}
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b string) int { return lastChange(b).Compare(lastChange(a)) })
+	changed := map[string]time.Time{}
+	for _, path := range runs {
+		changed[path] = lastChange(path)
+	}
+	slices.SortStableFunc(runs, func(a, b string) int { return changed[b].Compare(changed[a]) })
 	return runs
 }
 

@@ -230,3 +230,35 @@ func TestHowEnded(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestPrinter checks what --watch prints: on a terminal the latest status alone, cut to the terminal, elsewhere one after
+// the other.
+func TestPrinter(t *testing.T) {
+	j := Job{RunID: "job7", Result: "failed", Why: "rank 3 on node1: boom"}
+	var shown strings.Builder
+	p := NewPrinter(&config.Status{Watch: true}, &shown, &shown)
+	show := func() {
+		for range 2 {
+			if err := p.Show(j); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	show()
+	const line = "run id job7: ended: failed: rank 3 on node1: boom\n"
+	if diff := cmp.Diff(line+"\n"+line, shown.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	shown.Reset()
+	p.size = func() (int, int) { return 20, 10 }
+	show()
+	const cut = clearScreen + "run id job7: ended:…\n"
+	if diff := cmp.Diff(cut+cut, shown.String()); diff != "" {
+		t.Errorf("terminal (-want +got):\n%s", diff)
+	}
+	p.cfg = &config.Status{}
+	shown.Reset()
+	if err := p.Show(j); err != nil || !strings.HasSuffix(shown.String(), line) {
+		t.Errorf("without --watch: %q, %v", &shown, err)
+	}
+}

@@ -29,7 +29,13 @@ func runLogs(args []string, stdout io.Writer) error {
 	if cfg.List {
 		return status.PrintRuns(machine, func(known []string) []string { return logview.List(cfg.LogDir, known) }, stdout)
 	}
-	run, err := logview.Find(cfg.LogDir, cfg.Run, status.KnownRuns(machine))
+	known := status.KnownRuns(machine)
+	run, err := logview.Find(cfg.LogDir, cfg.Run, known)
+	if err != nil && !cfg.OnlyThere && cfg.Run != "" {
+		if found, notFound := logview.Find("", cfg.Run, known); notFound == nil {
+			run, err = found, nil
+		}
+	}
 	if err != nil {
 		return &config.UsageError{Problem: err.Error()}
 	}

@@ -14,6 +14,8 @@ type Logs struct {
 	Run string
 	// LogDir is the folder that contains the runs; empty for the temporary ones.
 	LogDir string `flag:"log-dir"`
+	// OnlyThere says that the command line names LogDir, so that the run is in no other folder.
+	OnlyThere bool
 	// List asks for the list of runs instead of logs.
 	List bool `flag:"list"`
 	// Follow shows new lines until the run has ended.
@@ -133,6 +135,7 @@ func LoadLogs(args []string) (*Logs, error) {
 		}
 		c.Prefix = new(string)
 	}
+	c.OnlyThere = r.settings["log-dir"].Source.Kind == FromFlag
 	if c.List {
 		c.checkList(r)
 	}

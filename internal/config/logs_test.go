@@ -31,7 +31,7 @@ func TestLoadLogs(t *testing.T) {
 		{"attempt", "--attempt 1", Logs{Attempt: "1"}},
 		{"one attempt", "--attempt=0.r3", Logs{Attempt: "0.r3"}},
 		{"all attempts", "--attempt all", Logs{}},
-		{"log dir", "--log_dir d", Logs{LogDir: "d"}},
+		{"log dir", "--log_dir d", Logs{LogDir: "d", OnlyThere: true}},
 		{"prefix", "--prefix=$rank\u00a0", Logs{Prefix: &template}},
 		{"no prefix", "--no-prefix", Logs{Prefix: &none}},
 	} {
@@ -68,7 +68,7 @@ func TestLoadLogsFolder(t *testing.T) {
 	} {
 		os.Unsetenv("PET_LOG_DIR")
 		set()
-		if got, err := LoadLogs([]string{"--config", file}); err != nil || got.LogDir != want {
+		if got, err := LoadLogs([]string{"--config", file}); err != nil || got.LogDir != want || got.OnlyThere {
 			t.Errorf("%+v, %v; want %s", got, err, want)
 		}
 	}

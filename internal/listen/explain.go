@@ -34,6 +34,9 @@ func Explain(cfg *config.Config, err error) error {
 		return &config.UsageError{Where: settingOr(cfg, "rdzv-endpoint", config.LocalEndpoint), Problem: bad.Error() +
 			"; set XDG_RUNTIME_DIR to a folder of your own in all terminals"}
 	}
+	if shared, ok := errors.AsType[*elastic.SharedStoreError](err); ok {
+		return explainShared(cfg, shared)
+	}
 	var busy *rdzv.ListenError
 	if !errors.As(err, &busy) {
 		return err
@@ -61,6 +64,21 @@ func Explain(cfg *config.Config, err error) error {
 	default:
 		return &config.UsageError{Where: addr, Problem: cannotListen(busy.Addr, busy.Port, busy.Err)}
 	}
+}
+
+// explainShared says how to meet at a store for any job, for a job that is static.
+func explainShared(cfg *config.Config, shared *elastic.SharedStoreError) error {
+	bad := &config.UsageError{Where: cfg.Where("rdzv-backend"), Problem: shared.Error() +
+		": leave the static backend out on all nodes to use that store, or name another port"}
+	for _, flag := range []string{"node-rank", "master-addr", "master-port"} {
+		if !cfg.Given("rdzv-backend") && cfg.Given(flag) {
+			bad.Where = cfg.Where(flag)
+			bad.Problem = "chooses the static backend, but " + shared.Error() +
+				": give --rdzv-backend=c10d on all nodes to use that store, or name another port"
+			break
+		}
+	}
+	return bad
 }
 
 // settingOr names the setting of a flag as the user wrote it. For one that the user did not give, it adds the value.

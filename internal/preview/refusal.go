@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // Refusal returns the error with which a launch would be refused for good at its endpoint, or nil: another program
@@ -33,6 +34,8 @@ func Refusal(c *config.Config, endpoints []Endpoint) error {
 	name := net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
 	for _, a := range e.Addresses {
 		switch {
+		case a.State == StateAnyRun && c.Rendezvous.Backend == rdzv.BackendStatic:
+			return &elastic.SharedStoreError{Endpoint: name}
 		case a.Err == nil:
 			return nil
 		case errors.Is(a.Err, coord.ErrUnavailable):

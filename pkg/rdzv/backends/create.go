@@ -119,7 +119,7 @@ func (o *Options) c10d(in input, out *elastic.Options) {
 		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr) // not Fixed: a container may have its own loopback
 	case in.Backend == rdzv.BackendStatic:
 		host := in.rank == 0
-		access.IsHost, out.Stores.Fixed, out.Stores.Shared = &host, true, true
+		access.IsHost, access.ServesWorkers, out.Stores.Fixed, out.Stores.Shared = &host, true, true, true
 	}
 }
 

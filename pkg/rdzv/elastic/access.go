@@ -35,6 +35,9 @@ type C10d struct {
 	Socket string
 	// IsHost says whether this agent hosts the store. Nil derives it from the endpoint.
 	IsHost *bool
+	// ServesWorkers says that the host serves the workers too, as with the static backend. A store that serves any run
+	// cannot take its place.
+	ServesWorkers bool
 	// Hint is the rank that this node was given, or -1.
 	Hint int
 	// Connect dials the store. Nil dials by TCP.

@@ -114,6 +114,9 @@ func (a *C10d) join(ctx context.Context, e Endpoint, ports []int) (coord.Store, 
 		client, errs, refused := a.dial(ctx, e)
 		switch {
 		case client != nil:
+			if err := a.refuseShared(ctx, e, client); err != nil {
+				return nil, err
+			}
 			return a.connected(client, port), nil
 		case refused && len(ports) == 1:
 			return nil, fmt.Errorf("rendezvous endpoint %s: %w", e, errs[0])

@@ -150,7 +150,8 @@ func (f Failure) entry(index int) string {
 	if f.Signal != "" {
 		exit += " (" + f.Signal + ")"
 	}
-	text := fmt.Sprintf("[%d]:", index)
+	var text strings.Builder
+	fmt.Fprintf(&text, "[%d]:", index)
 	for _, field := range []struct{ name, value string }{
 		{"time", f.Time.local()},
 		{"host", OneLine(f.Host)},
@@ -162,10 +163,10 @@ func (f Failure) entry(index int) string {
 		{"log", f.LogFile},
 	} {
 		if field.value != "" {
-			text += fmt.Sprintf("\n  %-10s: %s", field.name, field.value)
+			fmt.Fprintf(&text, "\n  %-10s: %s", field.name, field.value)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // indent indents continuation lines to keep them inside their entry.

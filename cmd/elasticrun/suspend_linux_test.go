@@ -9,12 +9,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // startInShell types a script with a launch of two workers into an interactive shell, and returns the workers' pids.
-func startInShell(t *testing.T) (x *terminal, workers []int) {
+func startInShell(t *testing.T, flags ...string) (x *terminal, workers []int) {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
 		testenv.Missing(t, "needs bash")
@@ -25,7 +26,8 @@ func startInShell(t *testing.T) (x *terminal, workers []int) {
 		t.Fatal(err)
 	}
 	// The script is in the process group of the launcher, and stops like it.
-	x.press(fmt.Sprintf("sh -c '%s --nproc-per-node=2 --no-python %s; exit $?'\n", testenv.Binary(t), tree))
+	x.press(fmt.Sprintf("sh -c '%s --nproc-per-node=2 %s --no-python %s; exit $?'\n",
+		testenv.Binary(t), strings.Join(flags, " "), tree))
 	ready := regexp.MustCompile(`ready (\d+)\s`)
 	testenv.Await(t, "the workers", awaitBound, func() bool { return len(ready.FindAllString(x.screen(), -1)) == 2 })
 	for _, found := range ready.FindAllStringSubmatch(x.screen(), -1) {
@@ -91,4 +93,26 @@ func TestAgentKilledWhileSuspended(t *testing.T) {
 	x.press("fg\n") // the script
 	x.press("exit\n")
 	x.end()
+}
+
+// A node that is suspended for longer than the keep-alive time keeps its place in the job.
+func TestSuspendedNodeKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	store := startStore(t)
+	x, workers := startInShell(t, "--nnodes=1:2", "--rdzv-endpoint="+store.addr, "--rdzv-id=suspended",
+		"--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2")
+	x.press("\x1a")
+	x.expect("Stopped")
+	<-time.After(3 * time.Second)
+	awaitStates(t, workers, "T")
+	x.press("fg\n")
+	x.expect("elasticrun: continued\r\n")
+	awaitStates(t, workers, "S")
+	x.press("\x03")
+	x.expect("elasticrun: exit_code=130 reason=signal")
+	x.press("exit\n")
+	x.end()
+	if strings.Contains(x.screen(), "silent") || strings.Count(x.screen(), "ready ") != 2 {
+		t.Errorf("the job did not simply go on:\n%s", x.screen())
+	}
 }

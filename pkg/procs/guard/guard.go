@@ -14,7 +14,8 @@ type Options struct {
 	// [Lifeline.SetDeadline]. after is the time that the agent had set. OnDeadline may be nil, and may block.
 	OnDeadline func(after time.Duration)
 	// OnSuspend is called before Run stops this process because of SIGTSTP, when the agent has stopped the job's
-	// processes. OnContinue is called after this process was continued. They may be nil, and may block.
+	// processes. OnContinue is called after this process was continued, unless the agent has ended. Both may be nil, and
+	// may block.
 	OnSuspend  func(workers int)
 	OnContinue func()
 

@@ -106,7 +106,7 @@ func (j *jobControl) confirmed(c confirmation) {
 		return
 	}
 	j.notify(func() { j.opts.OnSuspend(c.workers) }, j.opts.OnSuspend != nil)
-	if j.dropSignals() {
+	if j.dropSignals() || j.child.death.isBroken() {
 		j.cancel()
 	} else {
 		stopSelf()
@@ -114,7 +114,8 @@ func (j *jobControl) confirmed(c confirmation) {
 		j.waiting = false
 		j.resume()
 	}
-	j.notify(j.opts.OnContinue, j.opts.OnContinue != nil)
+	// If the child has ended, its last line must stay the last.
+	j.notify(j.opts.OnContinue, j.opts.OnContinue != nil && !j.child.death.isBroken())
 }
 
 // resume tells the child to continue the job. If the deadline has passed, the workers must be killed before.
@@ -244,6 +245,13 @@ func newDeathPipe() (deathPipe, error) {
 	_, _ = unix.FcntlInt(fd, unix.F_SETOWN, unix.Getpid())
 	_, _ = unix.FcntlInt(fd, unix.F_SETFL, unix.O_NONBLOCK|unix.O_ASYNC)
 	return deathPipe{fds[0], fds[1]}, nil
+}
+
+// isBroken reports whether the child has died.
+func (p *deathPipe) isBroken() bool {
+	fds := []unix.PollFd{{Fd: int32(p.read)}} // a hangup is always reported
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
 }
 
 // closeWrite closes this process's copy of the child's end.

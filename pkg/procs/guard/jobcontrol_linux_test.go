@@ -40,8 +40,7 @@ func (j *guardedJob) states() (stopped, running int) {
 // logStates logs the processes if the test fails.
 func (j *guardedJob) logStates() {
 	j.t.Cleanup(func() {
-		if j.t.Failed() {
-			guard, _ := proctree.Read(j.guard.Process.Pid)
+		if guard, ok := proctree.Read(j.guard.Process.Pid); ok && j.t.Failed() {
 			j.t.Log(guard, j.family())
 		}
 	})
@@ -147,8 +146,14 @@ func TestAgentDiesWhileSuspended(t *testing.T) {
 			if came := p.noticed(long); !came || len(living(ps, true)) > 0 {
 				t.Errorf("notice: %v; there were then %v", came, living(ps, true))
 			}
-			j.signalGuard(syscall.SIGCONT) // else a failed test would hang
+			rescue := time.AfterFunc(long, func() { _ = j.guard.Process.Signal(syscall.SIGCONT) })
 			j.ends(137)
+			if !rescue.Stop() {
+				t.Error("the guard did not continue by itself")
+			}
+			if strings.Contains(j.stderr.String(), "continued") {
+				t.Error("a job that has ended was announced to continue")
+			}
 		})
 	}
 }

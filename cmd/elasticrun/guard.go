@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
@@ -48,14 +49,11 @@ func runGuard(lifeline *guard.Lifeline) int {
 
 // suspendedLine announces that the job of this node was suspended.
 func suspendedLine(workers int) string {
-	what := " 1 worker"
-	switch {
-	case workers == 0: // the node waits for other nodes, or stops its workers
-		what = ""
-	case workers > 1:
-		what = fmt.Sprintf(" %d workers", workers)
+	what := "elasticrun: suspended"
+	if workers > 0 { // else the node waits for other nodes, or stops its workers
+		what += " " + plural.Of(workers, "worker")
 	}
-	return "elasticrun: suspended" + what + "; continue with fg"
+	return what + "; continue with fg"
 }
 
 // agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its
@@ -67,6 +65,6 @@ func agentLost(r guard.Result) ending {
 		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
 		how = "was " + how // killed by signal 9 (SIGKILL)
 	}
-	end.err = fmt.Errorf("the agent, pid %d, %s; the job was ended, %d processes reaped", r.Exit.PID, how, r.Swept)
+	end.err = fmt.Errorf("the agent, pid %d, %s; the job was ended, %s reaped", r.Exit.PID, how, plural.Of(r.Swept, "process"))
 	return end
 }

@@ -135,7 +135,7 @@ var rules = map[string]rule{
 		why: "it explains errors of listeners in terms of flags, so it knows both",
 	},
 	"internal/logging": {
-		ours:   []string{"pkg/report"},
+		ours:   []string{"internal/plural", "pkg/report"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "elasticrun's own log does not know what is logged",
 	},
@@ -172,8 +172,8 @@ var rules = map[string]rule{
 	"internal/preview": {
 		ours: []string{
 			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
-			"internal/printable", "internal/records", "internal/seconds", "internal/topology", "pkg/agent",
-			"pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"internal/plural", "internal/printable", "internal/records", "internal/seconds", "internal/topology",
+			"pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a preview uses the packages that a launch would use, and starts nothing",
@@ -193,7 +193,10 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/fsnotify/fsnotify"},
 		why:    "it reads logs in the form of package workerlog, without flags and jobs",
 	},
-	"internal/scheduler": {why: "it reports a scheduler's facts and does not decide what follows"},
+	"internal/scheduler": {
+		ours: []string{"internal/plural"},
+		why:  "it reports a scheduler's facts and does not decide what follows",
+	},
 	"internal/manpage": {
 		ours: []string{"internal/config"},
 		why:  "manual pages follow from the flag tables alone",
@@ -275,8 +278,8 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/elastic": {
 		ours: []string{
-			"internal/boottime", "internal/seconds", "internal/tcplisten", "internal/userdir", "pkg/coord",
-			"pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"internal/boottime", "internal/plural", "internal/seconds", "internal/tcplisten", "internal/userdir",
+			"pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/internal/plural"
 )
 
 const (
@@ -46,7 +47,7 @@ func processes(l Limits, workers int) Check {
 		}
 	}
 	if need := uint64(workers) * threadsPerWorker; free > 0 && free < need {
-		c.Status, c.Advice = Warn, fmt.Sprintf("%d workers may need %d: %s", workers, need, advice)
+		c.Status, c.Advice = Warn, fmt.Sprintf("%s may need %d: %s", plural.Of(workers, "worker"), need, advice)
 	}
 	return c
 }
@@ -63,7 +64,7 @@ func memory(m Memory, workers int) Check {
 		}
 	}
 	if free > 0 && free < uint64(workers)*gib {
-		c.Status, c.Advice = Warn, fmt.Sprintf("less than 1 GiB for each of the %d workers; %s", workers, advice)
+		c.Status, c.Advice = Warn, fmt.Sprintf("less than 1 GiB for each worker; %s", advice)
 	}
 	return c
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/elasticrun/elasticrun/internal/plural"
 )
 
 // maxQueuedLines bounds the queue of lines.
@@ -67,7 +69,8 @@ func (q *lineQueue) drain() {
 	}
 	if q.lost > 0 {
 		_, _ = fmt.Fprintf(q.out,
-			"elasticrun: %d lines of elasticrun's own log and events were lost: the console was not read in time\n", q.lost)
+			"elasticrun: %s of elasticrun's own log and events lost: the console was not read in time\n",
+			plural.Of(q.lost, "line"))
 	}
 }
 

@@ -69,7 +69,7 @@ func TestFullQueueDropsTheOldestLines(t *testing.T) {
 		t.Error(err)
 	}
 	want := "first\n" + strings.Repeat("kept\n", maxQueuedLines) +
-		"elasticrun: 7 lines of elasticrun's own log and events were lost: the console was not read in time\n"
+		"elasticrun: 7 lines of elasticrun's own log and events lost: the console was not read in time\n"
 	if got.String() != want {
 		t.Errorf("got %d bytes that end with %q", got.Len(), got.String()[max(0, got.Len()-200):])
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -249,7 +250,7 @@ func hypotheticalRounds(c *config.Config, workersHost bool) [2]rdzv.Round {
 
 // ranksNote describes which ranks are known.
 func ranksNote(c *config.Config) string {
-	v, alike := c.Rendezvous, fmt.Sprintf("if every node has %d workers like this one", c.NprocPerNode)
+	v, alike := c.Rendezvous, fmt.Sprintf("if every node has %s like this one", plural.Of(c.NprocPerNode, "worker"))
 	order := "nodes are ordered by host name"
 	if v.Hint >= 0 {
 		order = fmt.Sprintf("nodes are ordered by their given ranks, here %d", v.Hint)

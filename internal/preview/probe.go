@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -160,18 +161,11 @@ func classify(addr netip.Addr, local bool, s coord.ProbeResult, err error) Addre
 		Version: s.Version, RunID: s.RunID, Agents: s.Agents,
 		RoundTrip: s.RoundTrip.Seconds(), ClockOffset: s.Offset.Seconds(),
 	}
-	a.State, a.Detail = StateThisRun, fmt.Sprintf("the store of this run, with %s besides its host", agents(s.Agents))
+	a.State, a.Detail = StateThisRun, fmt.Sprintf("the store of this run, with %s besides its host", plural.Of(s.Agents, "agent"))
 	if s.RunID == "" {
-		a.State, a.Detail = StateAnyRun, fmt.Sprintf("a store for any run; it has %s of this one", agents(s.Agents))
+		a.State, a.Detail = StateAnyRun, fmt.Sprintf("a store for any run; it has %s of this one", plural.Of(s.Agents, "agent"))
 	}
 	return a
-}
-
-func agents(n int) string {
-	if n == 1 {
-		return "1 agent"
-	}
-	return fmt.Sprintf("%d agents", n)
 }
 
 // stateOf classifies the error that a launch would get.

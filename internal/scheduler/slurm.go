@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/plural"
 )
 
 // slurm reads the facts of a Slurm job. In a step (srun) every process knows its node. A batch script, or the shell of
@@ -121,7 +123,7 @@ func (v *variables) stepHosts(f *Facts) {
 		return
 	}
 	if len(hosts) != f.Nodes.Is {
-		v.fail(problem(name, list, "lists %d nodes, but the step has %s", len(hosts), f.Nodes.Source))
+		v.fail(problem(name, list, "lists %s, but the step has %s", plural.Of(len(hosts), "node"), f.Nodes.Source))
 		return
 	}
 	hosts = v.componentOrder(hosts)

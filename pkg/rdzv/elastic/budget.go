@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
@@ -131,7 +132,7 @@ func (b *budget) quarantineReason(identity string) string {
 	if f := b.faultInForce(identity); f != nil {
 		return f.reason
 	}
-	return fmt.Sprintf("lost %d times in %s", len(b.losses[identity]), seconds.Format(lossWindow))
+	return fmt.Sprintf("lost %s in %s", plural.Of(len(b.losses[identity]), "time"), seconds.Format(lossWindow))
 }
 
 // quarantineNote says why a node is quarantined, for the node itself.

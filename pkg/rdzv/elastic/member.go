@@ -259,25 +259,6 @@ func (m *member) tick(now time.Duration) {
 	}
 }
 
-// nextTick returns when tick has something to do.
-func (m *member) nextTick() (next optionalTime) {
-	first := func(at time.Duration) {
-		if !next.set || at < next.at {
-			next = optionalTime{at, true}
-		}
-	}
-	if m.workers() && m.ttl > 0 && !m.report.Silent {
-		first(m.lastProof + stopTimeout(m.ttl))
-	}
-	if at := m.nextStoreCheck(); at.set {
-		first(at.at)
-	}
-	if by := m.waitDeadline(); by.set {
-		first(by.at)
-	}
-	return next
-}
-
 // evaluate acts on the leader's last answer in the current state.
 func (m *member) evaluate(now time.Duration) {
 	a := m.latest

@@ -65,3 +65,22 @@ func (m *member) deadline() (by optionalTime) {
 
 // killMargin returns how late the agent may be in killing its workers. haltBound leaves twice as much.
 func (m *member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
+
+// nextTick returns when tick has something to do.
+func (m *member) nextTick() (next optionalTime) {
+	first := func(at time.Duration) {
+		if !next.set || at < next.at {
+			next = optionalTime{at, true}
+		}
+	}
+	if m.workers() && m.ttl > 0 && !m.report.Silent {
+		first(m.lastProof + stopTimeout(m.ttl))
+	}
+	if at := m.nextStoreCheck(); at.set {
+		first(at.at)
+	}
+	if by := m.waitDeadline(); by.set {
+		first(by.at)
+	}
+	return next
+}

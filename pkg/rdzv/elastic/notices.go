@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
@@ -161,8 +162,8 @@ func (l *leader) commonReason(now time.Duration) string {
 		return fmt.Sprintf("%d of %s nodes have joined%s; the round begins with quarantined nodes in %s",
 			n, l.neededNodes(), l.missingNodes(), left(f.useQuarantinedAt, 0))
 	case f.backoffUntil.set && now < f.backoffUntil.at:
-		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%s)",
-			left(f.backoffUntil, 0), l.shortRounds, seconds.Format(l.job.MinUptime))
+		return fmt.Sprintf("the next round begins in %s: the last %s failed within --min-uptime (%s)",
+			left(f.backoffUntil, 0), plural.Of(l.shortRounds, "round"), seconds.Format(l.job.MinUptime))
 	case l.hasRound:
 		return fmt.Sprintf("%s joined; the round begins in %s, or as soon as all have come",
 			haveNodes(n), left(f.enoughSince, l.job.JoinSettle))
@@ -177,7 +178,7 @@ func haveNodes(n int) string {
 	if n == 1 {
 		return "1 node has"
 	}
-	return fmt.Sprintf("%d nodes have", n)
+	return plural.Of(n, "node") + " have"
 }
 
 // neededNodes says how many nodes a round must have.

@@ -3,6 +3,7 @@ package interpreter
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -37,7 +38,7 @@ func (s Suggestion) Command() string {
 
 // Another returns the nearest interpreter besides s.Python whose files have s.Module. It looks in the active
 // environment, in .venv and venv beside the script, in the working directory and its parents up to the root of the
-// repository, and on PATH. It executes nothing. It skips what another user could have put there.
+// repository, and in all folders of PATH. It executes nothing. It skips what another user could have put there.
 func Another(s Search) (Suggestion, bool) {
 	for _, path := range s.candidates() {
 		if sameInterpreter(path, s.Python) || !ownProgram(path) || Inspect(path, s.Env).Has(s.Module) != Present {
@@ -80,9 +81,7 @@ func (s Search) candidates() (paths []string) {
 		}
 	}
 	for _, name := range []string{"python3", "python"} {
-		if path, err := lookpath.Program(s.Env, name); err == nil {
-			paths = append(paths, path)
-		}
+		paths = slices.AppendSeq(paths, lookpath.All(s.Env, name))
 	}
 	return paths
 }

@@ -54,6 +54,16 @@ func TestAnother(t *testing.T) {
 			want: "PYTHON_EXEC=@/active/bin/python elasticrun",
 		},
 		{
+			name: "behind the interpreter of the run on PATH", python: "work/first/python3", script: "job/train.py",
+			files: map[string]string{
+				"work/first/python3": "->@/base/bin/python3.11", "second/python3": "->@/base/bin/python3.11",
+				"pyvenv.cfg": "home = @/base/bin\nversion = 3.11.7\n",
+				"lib/python3.11/site-packages/torch/__init__.py": "",
+			},
+			env:  map[string]string{"PATH": "@/work/first:@/second"},
+			want: "PYTHON_EXEC=@/second/python3 elasticrun",
+		},
+		{
 			name: "a path with a space", script: "my job/train.py", files: venv("my job/.venv"),
 			want: "PYTHON_EXEC='@/my job/.venv/bin/python' elasticrun",
 		},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os/exec"
 	"path/filepath"
 )
@@ -18,12 +19,21 @@ const defaultPath = "/bin:/usr/bin"
 // links, because the interpreter of a virtual environment finds its environment by the link's path. A relative
 // directory in PATH counts, as in a shell. env has the signature of [os.LookupEnv].
 func Program(env func(string) (string, bool), name string) (string, error) {
-	for _, dir := range filepath.SplitList(Path(env)) {
-		if found, err := Executable(filepath.Join(dir, name)); err == nil {
-			return found, nil
-		}
+	for found := range All(env, name) {
+		return found, nil
 	}
 	return "", fmt.Errorf("no program %q in PATH (%s)", name, Path(env))
+}
+
+// All yields every program of the name in the directories of env's PATH, the one that Program finds first.
+func All(env func(string) (string, bool), name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, dir := range filepath.SplitList(Path(env)) {
+			if found, err := Executable(filepath.Join(dir, name)); err == nil && !yield(found) {
+				return
+			}
+		}
+	}
 }
 
 // Path returns the list of directories in which programs are searched.

@@ -231,8 +231,8 @@ func TestHowEnded(t *testing.T) {
 	}
 }
 
-// TestPrinter checks what --watch prints: on a terminal the latest status alone, cut to the terminal, elsewhere one after
-// the other.
+// TestPrinter checks what --watch prints: on a terminal the latest status alone, cut to the terminal, elsewhere one
+// after the other.
 func TestPrinter(t *testing.T) {
 	j := Job{RunID: "job7", Result: "failed", Why: "rank 3 on node1: boom"}
 	var shown strings.Builder

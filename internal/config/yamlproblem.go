@@ -67,7 +67,8 @@ func yamlScannerWords(problem string) string {
 	case "could not find expected ':'":
 		return "has no colon, or the line before it has none: write KEY: VALUE"
 	case "found character that cannot start any token":
-		return "begins with a tab, or has a value that begins with @, ` or %: indent with spaces, and put such a value in quotes"
+		return "begins with a tab, or has a value that begins with @, ` or %: indent with spaces, and put such a value " +
+			"in quotes"
 	case "found a tab character that violates indentation", "found a tab character where an indentation space is expected":
 		return "is indented with a tab: use spaces"
 	case "found unexpected end of stream":

@@ -1,4 +1,5 @@
-// Package seconds parses the times that people write in flags, variables, files and options, and formats times for them.
+// Package seconds parses the times that people write in flags, variables, files and options, and formats times for
+// people.
 //
 // Its functions are pure.
 package seconds

@@ -232,6 +232,7 @@ var rules = map[string]rule{
 	"internal/bytesize":  {why: "pure functions"},
 	"internal/lookpath":  {why: "it reads the folders of PATH alone"},
 	"internal/nearest":   {why: "pure functions"},
+	"internal/plainerr":  {why: "pure functions"},
 	"internal/plural":    {why: "pure functions"},
 	"internal/seconds":   {why: "pure functions"},
 	"internal/oneshot":   {why: "it bounds a program and does not know what it is for"},
@@ -278,14 +279,14 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/elastic": {
 		ours: []string{
-			"internal/boottime", "internal/plural", "internal/seconds", "internal/tcplisten", "internal/userdir",
-			"pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"internal/boottime", "internal/plainerr", "internal/plural", "internal/seconds", "internal/tcplisten",
+			"internal/userdir", "pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
 	},
 	"pkg/coord": {
-		ours:   []string{"internal/boottime", "internal/seconds"},
+		ours:   []string{"internal/boottime", "internal/plainerr", "internal/seconds"},
 		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/bbolt"},
 		why:    "the coordination store holds keys and sessions, and knows nothing of jobs",
 	},

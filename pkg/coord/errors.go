@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/plainerr"
 )
 
 // ErrReplaced means that the store is gone and another store runs at its address. It wraps ErrUnavailable.
@@ -72,8 +74,8 @@ type DialError struct {
 func (e *DialError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "connect to the job's store at %s: %s", e.Addr, e.Message)
-	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+	if e.Err != nil && e.Obstacle != ObstacleRefused && e.Obstacle != ObstacleTimeout { // these say what Err says
+		b.WriteString(": " + plainerr.Text(e.Err))
 	}
 	return b.String()
 }

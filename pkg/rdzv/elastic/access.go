@@ -133,7 +133,7 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 		return
 	}
 	line := n.log.Warn().Err(err)
-	if deadline, ok := ctx.Deadline(); ok && n.count > 0 {
+	if deadline, ok := ctx.Deadline(); ok {
 		line = line.Str("gives_up_in", formatLeft(deadline.Sub(now)))
 	}
 	line.Msg("cannot reach the rendezvous yet; retrying")

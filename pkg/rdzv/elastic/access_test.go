@@ -202,7 +202,7 @@ func TestDialNotices(t *testing.T) {
 			}
 			got = append(got, l)
 		}
-		want := []line{{1, ""}, {11, "3m09s"}, {31, "2m49s"}, {71, "2m09s"}, {131, "1m09s"}, {191, "9s"}}
+		want := []line{{1, "3m19s"}, {11, "3m09s"}, {31, "2m49s"}, {71, "2m09s"}, {131, "1m09s"}, {191, "9s"}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -25,7 +25,11 @@ type Elected struct {
 func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
 	e.stopCandidacy()
 	var store coord.Store
-	for warned := false; ; warned = true {
+	silent := time.AfterFunc(announceSilence, func() {
+		e.Logger.Warn().Msg("the rendezvous does not answer yet: " + keepsTrying(ctx))
+	})
+	defer silent.Stop()
+	for warned := false; ; {
 		var err error
 		if store, err = e.Dial(ctx); err == nil {
 			break
@@ -34,7 +38,9 @@ func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
 			return nil, err
 		}
 		if !warned {
-			e.Logger.Warn().Err(err).Msg("cannot reach the rendezvous yet; retrying")
+			silent.Stop()
+			warned = true
+			e.Logger.Warn().Err(err).Msg("cannot reach the rendezvous yet: " + keepsTrying(ctx))
 		}
 		select {
 		case <-time.After(dialPause):
@@ -43,6 +49,17 @@ func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
 	}
 	e.stop = newLeaderDriver(store, e.RunID, e.Logger).start(ctx)
 	return store, nil
+}
+
+// announceSilence is how long a store outside of the agents may take to answer at first before the agent says so.
+const announceSilence = 1500 * time.Millisecond
+
+// keepsTrying says for how long an agent tries to open a session, which ctx bounds.
+func keepsTrying(ctx context.Context) string {
+	if deadline, ok := ctx.Deadline(); ok {
+		return "this node keeps trying for another " + formatLeft(time.Until(deadline))
+	}
+	return "this node keeps trying"
 }
 
 func (e *Elected) stopCandidacy() {

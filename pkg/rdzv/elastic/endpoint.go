@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/plainerr"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -70,12 +71,8 @@ func resolve(ctx context.Context, host string, port int, look lookupFunc) (Endpo
 	case err == nil && len(found) == 0:
 		err = errors.New("it has no address")
 	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		err = errors.New(dns.Err) // without the name, which the message below has
-	}
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("%w: look up the endpoint's host %q: %w; check the name or use an address",
-			rdzv.ErrConnection, host, err)
+		return Endpoint{}, &unresolvedError{host: host, err: err}
 	}
 	for _, addr := range found {
 		if addr = addr.Unmap(); !slices.Contains(e.Addrs, addr) {
@@ -84,6 +81,20 @@ func resolve(ctx context.Context, host string, port int, look lookupFunc) (Endpo
 	}
 	return e, nil
 }
+
+// unresolvedError says that the host of an endpoint has no known address.
+type unresolvedError struct {
+	host string
+	err  error
+}
+
+func (u *unresolvedError) Error() string {
+	return fmt.Sprintf("the endpoint's host %q cannot be resolved: %s; check that the name is spelled right and that this "+
+		"machine can look it up (getent hosts %s), or use an address", u.host, plainerr.Text(u.err), u.host)
+}
+
+// Unwrap returns [rdzv.ErrConnection], since the name may be known later.
+func (u *unresolvedError) Unwrap() error { return rdzv.ErrConnection }
 
 // Interface is a network interface of this machine.
 type Interface struct {

@@ -38,6 +38,7 @@ type member struct {
 
 	silentSince  optionalTime // since when the agent has known that the store does not answer
 	silenceNoted bool         // the notice about that has been ordered
+	quietNoted   bool         // the warning about a store that has begun to be silent has been ordered
 
 	lastNote string // of the last notice
 	orders   []order
@@ -66,10 +67,11 @@ type ending struct {
 	others   string // who still ran, one line; empty if the leader has not confirmed the departure
 }
 
-// order is an instruction to the agent. One of the first four fields is set.
+// order is an instruction to the agent. One of the first five fields is set.
 type order struct {
 	run     *Answer    // start the round
 	notice  *Answer    // log why there is no round yet
+	warning string     // log it
 	reenter bool       // enter again with a new worker store: others have used the one before
 	stop    *rdzv.Stop // stop the workers; KillBy is not set
 	// killIn belongs to stop: the time until SIGKILL must have ended the last worker. 0 means at once; below 0 the
@@ -253,6 +255,7 @@ func (m *member) tick(now time.Duration) {
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
 	}
+	m.checkQuiet(now)
 	m.checkStore(now)
 	if by := m.waitDeadline(); by.set && now >= by.at {
 		m.over = &ending{err: fmt.Errorf("%w: no round in %s", rdzv.ErrTimeout, seconds.Format(m.waitTimeout()))}
@@ -364,27 +367,3 @@ func (m *member) takeOrders() []order {
 	m.orders = nil
 	return orders
 }
-
-// endText says how the job has ended.
-func endText(o *rdzv.Outcome) string {
-	if o == nil || o.Text == "" {
-		return "the job has ended"
-	}
-	return "the job has ended: " + o.Text
-}
-
-// refusal returns the error for an agent that the leader has refused.
-func refusal(a Answer) error {
-	if a.Late != nil && a.Outcome != nil {
-		return &FinishedError{Ending: a.Outcome.Ending, Late: *a.Late}
-	}
-	return &RefusedError{Why: a.Note}
-}
-
-// RefusedError says that the agent does not fit the job that has the run id.
-type RefusedError struct{ Why string }
-
-func (e *RefusedError) Error() string { return "the job refuses this node: " + e.Why }
-
-// Unwrap returns [rdzv.ErrRefused].
-func (e *RefusedError) Unwrap() error { return rdzv.ErrRefused }

@@ -76,8 +76,10 @@ func (m *member) nextTick() (next optionalTime) {
 	if m.workers() && m.ttl > 0 && !m.report.Silent {
 		first(m.lastProof + stopTimeout(m.ttl))
 	}
-	if at := m.nextStoreCheck(); at.set {
-		first(at.at)
+	for _, at := range []optionalTime{m.nextStoreCheck(), m.quietAt()} {
+		if at.set {
+			first(at.at)
+		}
 	}
 	if by := m.waitDeadline(); by.set {
 		first(by.at)

@@ -51,6 +51,8 @@ func playMember(t *testing.T, steps []memberStep) {
 				out = append(out, fmt.Sprintf("run %d", o.run.Fence.Round))
 			case o.notice != nil:
 				out = append(out, "notice "+o.notice.Note)
+			case o.warning != "":
+				out = append(out, "warning")
 			case o.reenter:
 				out = append(out, "reenter")
 			case o.killIn < 0:
@@ -195,7 +197,7 @@ func TestMember(t *testing.T) {
 			memberStep{2, "succeed", "done 1/0 up 1s"},
 			memberStep{3, "halt 1 0", "stop 0 in 11s"},
 			memberStep{4, "enter", "ready 1/0"},
-			memberStep{5, "run 1 1", "run 1, busy 1/1"},
+			memberStep{5, "run 1 1", "run 1, warning, busy 1/1"},
 		)},
 		{"success, but others have gone on in its absence: its store is new, so it may be used", after(
 			memberStep{2, "succeed", "done 1/0 up 1s"},
@@ -250,6 +252,8 @@ func TestMember(t *testing.T) {
 		)},
 		{"silence: stopped at two thirds, dead by five sixths, over after the join timeout", after(
 			memberStep{5, "proof 4.5", ""},
+			memberStep{9.2, "", ""},
+			memberStep{9.3, "", "warning"},
 			memberStep{12.4, "", ""},
 			memberStep{12.5, "", "stop 0 in 2s"},
 			memberStep{13, "enter", "ready 1/0 silent"},
@@ -264,7 +268,7 @@ func TestMember(t *testing.T) {
 			memberStep{12, "", "notice the store has not answered for 12s: this node keeps trying for another 1m36s"},
 			memberStep{40, "proof 39.9", ""},
 			memberStep{41, "run 1 1", "run 1, busy 1/1"},
-			memberStep{47.8, "", ""},
+			memberStep{47.8, "", "warning"},
 			memberStep{47.9, "", "stop 1 in 2s"},
 			memberStep{48, "enter", "ready 1/1 silent"},
 			memberStep{52, "", "notice the store has not answered for 12.1s: this node keeps trying for another 1m36s"},
@@ -290,16 +294,16 @@ func TestMember(t *testing.T) {
 			memberStep{10, "proof 9.9; run 1 1", "run 1, busy 1/1"},
 		)},
 		{"a keep-alive counts from when it was sent", after(
-			memberStep{7.9, "proof 2", ""},
+			memberStep{7.9, "proof 2", "warning"},
 			memberStep{9.9, "", ""},
 			memberStep{10, "", "stop 0 in 2s"},
 		)},
 		{"an answer found after the watchdog's deadline: the workers were killed for the silence", after(
-			memberStep{9.9, "proof 2", ""},
+			memberStep{9.9, "proof 2", "warning"},
 			memberStep{10.1, "proof 8", ""},
 			memberStep{18.1, "proof 12; fail", "stop 0 in 0s"},
 			memberStep{18.2, "enter", "ready 1/0 silent"},
-			memberStep{18.3, "run 1 1", "run 1, busy 1/1"},
+			memberStep{18.3, "run 1 1", "run 1, warning, busy 1/1"},
 		)},
 		{"found late: killed at once", after(
 			memberStep{30, "", "stop 0 in 0s"},
@@ -323,7 +327,7 @@ func TestMember(t *testing.T) {
 			memberStep{2, "halt 1 0", "stop 0 in 11s"},
 			memberStep{3, "enter", "ready 1/0"},
 			memberStep{4, "run 2 1", "run 1, busy 2/1"},
-			memberStep{5, "run 1 7", ""},
+			memberStep{5, "run 1 7", "warning"},
 			memberStep{6, "halt 1 1", ""},
 		)},
 		{"another leader confirms the round, and wants to know its age", after(
@@ -333,7 +337,7 @@ func TestMember(t *testing.T) {
 		)},
 		{"the others have begun another round", after(
 			memberStep{4, "run 1 1", "stop 0"},
-			memberStep{5, "enter", "run 1, busy 1/1"},
+			memberStep{5, "enter", "run 1, warning, busy 1/1"},
 		)},
 		{"a wait for a later round than its own", after(
 			memberStep{4, "wait 1 1", "stop 0"},

@@ -33,10 +33,43 @@ func (m *member) checkStore(now time.Duration) {
 	}
 }
 
+// quietAfter returns how long the store may be silent before the agent warns of it, while workers run. An answered
+// keep-alive is younger than that: they are sent at least four times in ttl.
+func quietAfter(ttl time.Duration) time.Duration { return ttl * 2 / 5 }
+
+// checkQuiet warns once of a store that has begun to be silent, unless it is too late for a warning.
+func (m *member) checkQuiet(now time.Duration) {
+	silence := now - m.lastProof
+	if silence < quietAfter(m.ttl) {
+		m.quietNoted = false
+	}
+	if at := m.quietAt(); !at.set || now < at.at {
+		return
+	}
+	m.quietNoted = true
+	if !m.silent(now) {
+		m.orders = append(m.orders, order{warning: fmt.Sprintf("the job's store has not answered for %s: without an answer "+
+			"this node stops its workers in %s, and gives up %s after that", seconds.Format(silence),
+			seconds.Format(stopTimeout(m.ttl)-silence), seconds.Format(m.reconnectTimeout()))})
+	}
+}
+
+// quietAt returns when checkQuiet has something to do.
+func (m *member) quietAt() optionalTime {
+	return optionalTime{
+		m.lastProof + quietAfter(m.ttl), m.ttl > 0 && m.state == busy && m.over == nil && !m.quietNoted,
+	}
+}
+
 // reconnectDeadline returns when the agent gives up because the store does not answer. It is not set while the store
 // does.
 func (m *member) reconnectDeadline() optionalTime {
-	return optionalTime{m.silentSince.at + max(m.report.Job.JoinTimeout, m.ttl-stopTimeout(m.ttl)), m.silentSince.set}
+	return optionalTime{m.silentSince.at + m.reconnectTimeout(), m.silentSince.set}
+}
+
+// reconnectTimeout returns how long the agent tries to reach a silent store after stopTimeout.
+func (m *member) reconnectTimeout() time.Duration {
+	return max(m.report.Job.JoinTimeout, m.ttl-stopTimeout(m.ttl))
 }
 
 // nextStoreCheck returns when checkStore has something to do.

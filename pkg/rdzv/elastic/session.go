@@ -241,6 +241,8 @@ func (h *Handler) execute(orders []order) {
 				level = zerolog.WarnLevel
 			}
 			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note)
+		case o.warning != "":
+			h.log.Warn().Msg(o.warning)
 		case o.reenter:
 			select {
 			case h.reenter <- struct{}{}:

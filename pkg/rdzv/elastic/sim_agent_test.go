@@ -156,6 +156,8 @@ func (p *agentProc) execute(o order) {
 		})
 	case o.notice != nil:
 		p.w.logf("%s says: %s", p.node.name, o.notice.Note)
+	case o.warning != "":
+		p.w.logf("%s warns: %s", p.node.name, o.warning)
 	case o.reenter:
 		p.enterSoon()
 	case o.stop != nil:

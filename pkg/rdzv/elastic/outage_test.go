@@ -1,0 +1,77 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// TestOutageTimes checks the times of docs/design/rendezvous.md for a silent store, with the default keep-alive time.
+func TestOutageTimes(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/design/rendezvous.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	const ttl = 15 * time.Second
+	m := newMember(memberOptions{job: Job{JoinTimeout: 10 * time.Minute}, ttl: ttl}, 0)
+	m.state = busy
+	var warnings []string
+	stopped := time.Duration(0)
+	for now := time.Duration(0); now < ttl && stopped == 0; now += 100 * time.Millisecond {
+		m.tick(now)
+		for _, o := range m.takeOrders() {
+			if o.stop != nil {
+				stopped = now
+			}
+			if o.warning != "" {
+				warnings = append(warnings, now.String()+": "+o.warning)
+			}
+		}
+	}
+	const want = "6s: the job's store has not answered for 6s: without an answer this node stops its workers in 4s, and " +
+		"gives up 10m after that"
+	if len(warnings) != 1 || warnings[0] != want {
+		t.Errorf("warnings %q, want %q", warnings, want)
+	}
+	says := "After " + quietAfter(ttl).String() + " without an answer the agent warns, and after " + stopped.String() +
+		" it stops its workers"
+	if !strings.Contains(text, says) {
+		t.Errorf("the page does not say: %s", says)
+	}
+}
+
+// TestSilentStoreIsAnnounced checks that an agent whose store outside of the agents hangs at first says so soon.
+func TestSilentStoreIsAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		e := &Elected{Logger: zerolog.New(&log), Dial: func(ctx context.Context) (coord.Store, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := e.Open(ctx)
+			ended <- err
+		}()
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if got := log.String(); !strings.Contains(got, "the rendezvous does not answer yet: this node keeps trying for another") {
+			t.Errorf("after 2s the log has %q", got)
+		}
+		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // Slots
@@ -66,7 +68,7 @@ func bindSlot(name string) (*net.UnixListener, error) {
 			return ln, err
 		}
 		switch uid, askErr := slotHolder("@" + name); {
-		case askErr == nil && trusted(uid):
+		case askErr == nil && userdir.Trusted(uid):
 			return nil, err
 		case askErr == nil, time.Now().After(until): // otherwise the holder has just ended, or is about to listen
 			return listenUnix("@" + name + "/" + rand.Text()[:8])
@@ -77,9 +79,6 @@ func bindSlot(name string) (*net.UnixListener, error) {
 // listenTimeout is how long a process that has bound a name may take to listen. After that it does not count as a
 // holder.
 const listenTimeout = 200 * time.Millisecond
-
-// trusted reports whether a process of that user can hold a slot of this process's user.
-func trusted(uid uint32) bool { return uid == uint32(os.Geteuid()) || uid == 0 }
 
 func listenUnix(name string) (*net.UnixListener, error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
@@ -128,31 +127,13 @@ func (s *heldSlot) Close() error {
 func (s *heldSlot) SyscallConn() (syscall.RawConn, error) { return s.ln.SyscallConn() }
 
 // slotHolder returns the user that listens at a name. It does not block.
-func slotHolder(name string) (uint32, error) {
+func slotHolder(name string) (int, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
-		return 0, err
+		return -1, err
 	}
 	defer func() { _ = c.Close() }()
-	return peerUID(c)
-}
-
-// peerUID returns the user of the process at the other end of c.
-func peerUID(c *net.UnixConn) (uint32, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *syscall.Ucred
-	if controlErr := raw.Control(func(fd uintptr) {
-		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	}); controlErr != nil {
-		return 0, controlErr
-	}
-	if err != nil {
-		return 0, err
-	}
-	return cred.Uid, nil
+	return userdir.PeerUID(c)
 }
 
 // heldElsewhere reports whether a process of this user or of root holds the slot under a name other than own.
@@ -169,7 +150,7 @@ func heldElsewhere(slot, own string) bool {
 			continue
 		}
 		asked[name] = true
-		if uid, err := slotHolder(name); err == nil && trusted(uid) {
+		if uid, err := slotHolder(name); err == nil && userdir.Trusted(uid) {
 			return true
 		}
 	}

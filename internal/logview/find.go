@@ -71,7 +71,7 @@ func noRun(base, run string, others []string) error {
 		why = "; a run without --log-dir, --redirects or --tee writes no log files"
 	}
 	if len(others) > 0 {
-		what += " (but " + someNames(others) + ")"
+		why += "; the newest ones are " + someNames(others)
 	}
 	return fmt.Errorf("there is %s%s: name a run id or the folder of a run, or its log folder with --log-dir%s",
 		what, where, why)

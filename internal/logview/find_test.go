@@ -70,7 +70,8 @@ func TestFind(t *testing.T) {
 	for _, tt := range []struct{ base, run, want string }{
 		{"", "nosuch", onlyTemporary},
 		{base, "jo", `"jo" begins the names of 2 runs: job_11111111, job_00000000; `},
-		{base, "x", `no run "x" (but zzz_33333333, job_11111111, a_b_22222222, job_00000000) in ` + base},
+		{base, "x", `no run "x" in ` + base},
+		{base, "x", "--log-dir; the newest ones are zzz_33333333, job_11111111, a_b_22222222, job_00000000"},
 		{filepath.Join(tmp, "nowhere"), "", "no run in " + filepath.Join(tmp, "nowhere")},
 		{filepath.Join(base, "no_run"), "", "no run in "},
 		{"", filepath.Join(base, "no_run"), "no run in " + filepath.Join(base, "no_run")},

@@ -49,7 +49,8 @@ func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 		}
 	}
 	return LocalJob{}, &config.UsageError{
-		Problem: fmt.Sprintf("which job? %d run on this machine: %s; choose one by --rdzv-id", len(mine), describeJobs(mine)),
+		Problem: fmt.Sprintf("which job? %d run on this machine: %s; give --rdzv-id with a run id or its start", len(mine),
+			describeJobs(mine)),
 	}
 }
 

@@ -141,6 +141,13 @@ func TestHint(t *testing.T) {
 			want: `a script's lines end in CRLF: run sed -i 's/\r$//' on it`,
 		},
 		{
+			name: "torch without libuv",
+			root: report.Failure{
+				Summary: "RuntimeError: use_libuv was requested but PyTorch was build without libuv support",
+			},
+			want: "this torch was built without libuv: set USE_LIBUV=0 and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1",
+		},
+		{
 			name: "torch without CUDA", root: report.Failure{Summary: "AssertionError: Torch not compiled with CUDA enabled"},
 			want: "this torch was built without CUDA: install a build with CUDA",
 		},

@@ -25,6 +25,10 @@ func (j job) lineHint(summary string) string {
 			`env: .*\\r['’]: No such file|\^M: bad interpreter|\$'\\r': command not found`,
 			fixed(`a script's lines end in CRLF: run sed -i 's/\r$//' on it`),
 		},
+		{ // torch's store, whose message misspells built; the store of torchrun's agent ignores USE_LIBUV
+			`use_libuv was requested but PyTorch was buil[dt] without libuv`,
+			fixed("this torch was built without libuv: set USE_LIBUV=0 and TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"),
+		},
 		{`Torch not compiled with CUDA enabled`, fixed("this torch was built without CUDA: install a build with CUDA")},
 		{`No CUDA GPUs are available`, job.noGPUHint},
 		{

@@ -93,6 +93,7 @@ func TestFirstHourPage(t *testing.T) {
 // Debian package and torch are installed into a copy of a Debian 13 root. The wheel is installed into a virtual
 // environment on this machine, which has Debian's torch in place of one from PyPI.
 func TestFirstHour(t *testing.T) {
+	t.Parallel()
 	if !testenv.Whole(t) {
 		t.Skip("runs in make soak, because it makes packages and trains")
 	}

@@ -161,9 +161,10 @@ func classify(addr netip.Addr, local bool, s coord.ProbeResult, err error) Addre
 		Version: s.Version, RunID: s.RunID, Agents: s.Agents,
 		RoundTrip: s.RoundTrip.Seconds(), ClockOffset: s.Offset.Seconds(),
 	}
-	a.State, a.Detail = StateThisRun, fmt.Sprintf("the store of this run, with %s besides its host", plural.Of(s.Agents, "agent"))
+	agents := plural.Of(s.Agents, "agent")
+	a.State, a.Detail = StateThisRun, fmt.Sprintf("the store of this run, with %s besides its host", agents)
 	if s.RunID == "" {
-		a.State, a.Detail = StateAnyRun, fmt.Sprintf("a store for any run; it has %s of this one", plural.Of(s.Agents, "agent"))
+		a.State, a.Detail = StateAnyRun, fmt.Sprintf("a store for any run; it has %s of this one", agents)
 	}
 	return a
 }

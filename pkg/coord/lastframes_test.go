@@ -38,7 +38,8 @@ func (p *pausedConn) Write(b []byte) (int, error) {
 func TestLastFrameAfterPause(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	paused := &pausedConn{
-		pauses: make(chan struct{}, 1), paused: make(chan struct{}), resume: make(chan struct{}), writes: make(chan error, 16),
+		pauses: make(chan struct{}, 1), paused: make(chan struct{}), resume: make(chan struct{}),
+		writes: make(chan error, 16),
 	}
 	c, err := Dial(t.Context(), DialOptions{Addr: addr, Conn: func(ctx context.Context) (net.Conn, error) {
 		nc, err := new(net.Dialer).DialContext(ctx, "tcp", addr)

@@ -173,15 +173,19 @@ func TestStoreLostAtBarrier(t *testing.T) {
 	}
 }
 
-// TestHostEndedMeanwhile loses the agent that hosts the store while a node waits at the exit barrier. The node waits for
-// the keep-alive time, not for the exit barrier's time-out or the join timeout.
+// TestHostEndedMeanwhile loses the agent that hosts the store while a node waits at the exit barrier. The node waits
+// for the keep-alive time, not for the exit barrier's time-out or the join timeout.
 func TestHostEndedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		lose func(t *testing.T, host, guest *Handler, p *proxy)
 	}{
 		{"the host is killed", func(_ *testing.T, _, _ *Handler, p *proxy) { p.reset() }},
-		{"the session has ended before", func(t *testing.T, host, guest *Handler, _ *proxy) { endSession(t, host, guest) }},
+		{"the session has ended before", func(t *testing.T, host, guest *Handler, _ *proxy) {
+			t.Helper()
+			endSession(t, host, guest)
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -89,8 +89,8 @@ type unresolvedError struct {
 }
 
 func (u *unresolvedError) Error() string {
-	return fmt.Sprintf("the endpoint's host %q cannot be resolved: %s; check that the name is spelled right and that this "+
-		"machine can look it up (getent hosts %s), or use an address", u.host, plainerr.Text(u.err), u.host)
+	return fmt.Sprintf("the endpoint's host %q cannot be resolved: %s; check that the name is spelled right and that "+
+		"this machine can look it up (getent hosts %s), or use an address", u.host, plainerr.Text(u.err), u.host)
 }
 
 // Unwrap returns [rdzv.ErrConnection], since the name may be known later.

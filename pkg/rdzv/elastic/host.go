@@ -197,10 +197,10 @@ func (h *host) closeReason() string {
 	return "the node that hosted it has ended"
 }
 
-// close ends the leader and the store and releases what the host holds, in an order that keeps three rules. The claim to
-// the port goes before the port is free. The port goes before the store: an agent of the next run must not find a port
-// that only answers workers, which would end its launch. The claim to the run goes last: the next holder finds nothing
-// of this store.
+// close ends the leader and the store and releases what the host holds, in an order that keeps three rules. The claim
+// to the port goes before the port is free. The port goes before the store: an agent of the next run must not find a
+// port that only answers workers, which would end its launch. The claim to the run goes last: the next holder finds
+// nothing of this store.
 func (h *host) close(ttl time.Duration) error {
 	if h.resign != nil {
 		h.resign()

@@ -127,8 +127,8 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 }
 
 // succeed records that all workers have exited with 0. It reports whether they have before anything but the store's
-// silence, or the loss of the session, was to stop them: then that Stop, if there was one, is void. The session may have
-// outlasted the silence, for example because this process was paused.
+// silence, or the loss of the session, was to stop them: then that Stop, if there was one, is void. The session may
+// have outlasted the silence, for example because this process was paused.
 func (m *member) succeed(now time.Duration) bool {
 	if m.state != busy && !m.silenceStop || m.stopOrdered && !m.silenceStop {
 		return false // the round has failed already

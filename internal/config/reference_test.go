@@ -150,7 +150,9 @@ func TestDecodeTags(t *testing.T) {
 		samples := map[string]string{"numa-binding": "node", "log-max-size": "4KiB", "stream": "stdout", "grep": "x"}
 		var settings []Setting
 		for _, f := range tt.flags {
-			s := Setting{Name: f.Name, Value: cmp.Or(f.Default, samples[f.Name]), Source: Source{Kind: FromFlag}, Switch: f.Kind == KindBool}
+			s := Setting{
+				Name: f.Name, Value: cmp.Or(f.Default, samples[f.Name]), Source: Source{Kind: FromFlag}, Switch: f.Kind == KindBool,
+			}
 			if s.Value == "" && (f.Kind == KindInt || f.Kind == KindSeconds || strings.HasSuffix(f.Placeholder, ":PORT")) {
 				s.Value = "1"
 			}

@@ -205,8 +205,8 @@ func (l *leader) areNeeded(ranks []int) bool {
 func (l *leader) quarantineMember(now time.Duration, rank int, reason string) {
 	identity, host := l.record.Members[rank].Identity, l.hostOf(rank)
 	l.budget.quarantine(now, identity, host, reason)
-	duration := l.budget.faults[identity].quarantineEnd() - now
-	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %s: %s", host, seconds.Format(duration), reason))
+	duration := seconds.Format(l.budget.faults[identity].quarantineEnd() - now)
+	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %s: %s", host, duration, reason))
 	if p := l.participants.byIdentity[identity]; p != nil {
 		l.review(p)
 	}

@@ -110,7 +110,7 @@ func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err == nil:
 		return nc, nil
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT): // a Unix socket that was removed
 		return nil, a.dialError(ObstacleRefused, "nobody listens there", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return nil, a.dialError(ObstacleTimeout, "nothing answers there", err)

@@ -37,6 +37,9 @@ func TestSuccess(t *testing.T) {
 	for want, line := range map[string]Success{
 		"train.py succeeded in 3m12s, 0 restarts": {Name: "train.py", Took: 192 * time.Second},
 		"train.py succeeded in 28ms, 1 restart":   {Name: "train.py", Took: 28 * time.Millisecond, Restarts: 1},
+		"train.py succeeded on this node in 3m12s, 0 restarts; how the other nodes end is not known": {
+			Name: "train.py", Took: 192 * time.Second, OthersUnknown: true,
+		},
 	} {
 		if got := line.String(); got != want {
 			t.Errorf("%+v: %q, want %q", line, got, want)

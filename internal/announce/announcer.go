@@ -34,7 +34,9 @@ func (a *Announcer) Emit(e events.Event) {
 		}
 	case events.KindEnd:
 		if a.isFirst && e.Reason == report.ReasonSuccess {
-			a.show(Success{Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e)}.String())
+			a.show(Success{
+				Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e), OthersUnknown: e.OthersUnknown,
+			}.String())
 		}
 	}
 }

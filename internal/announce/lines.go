@@ -45,9 +45,15 @@ type Success struct {
 	Name     string        // of the script or program
 	Took     time.Duration // since the launcher started
 	Restarts int           // that were charged
+	// OthersUnknown says that only this node is known to have succeeded.
+	OthersUnknown bool
 }
 
 // String returns the line, such as "train.py succeeded in 3m12s, 0 restarts".
 func (s Success) String() string {
-	return s.Name + " succeeded in " + seconds.Format(s.Took) + ", " + plural.Of(s.Restarts, "restart")
+	verb, others := " succeeded in ", ""
+	if s.OthersUnknown {
+		verb, others = " succeeded on this node in ", "; how the other nodes end is not known"
+	}
+	return s.Name + verb + seconds.Format(s.Took) + ", " + plural.Of(s.Restarts, "restart") + others
 }

@@ -156,7 +156,7 @@ func (t *Telemetry) Close(rep report.Report) {
 	r := t.last
 	r.Kind, r.Time, r.ExitCode, r.Reason, r.Error = events.KindEnd, time.Now(), &rep.ExitCode, rep.Reason,
 		report.Head(rep.Error, report.MaxSummary)
-	r.Restarts = &rep.Restarts
+	r.Restarts, r.OthersUnknown = &rep.Restarts, rep.OthersUnknown
 	if c := rep.RootCause; c != nil {
 		r.RootCause = &events.RootCause{
 			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind,

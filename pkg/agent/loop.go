@@ -249,7 +249,7 @@ func (a *Agent) reportFailure(ctx context.Context, p Processes, failed procs.Exi
 		}
 	}
 	a.opts.Rendezvous.Fail(outgoing(first, time.Now()))
-	a.logFailure(failed)
+	a.logFailure(failed, first.GlobalRank)
 	if a.round.WorldSize == 1 {
 		ended = append(ended, a.deferStop(ctx, p, first)...)
 	}
@@ -353,8 +353,10 @@ func finished(err error) (*rdzv.EndedError, bool) {
 	return nil, false
 }
 
-func (a *Agent) logFailure(x procs.Exit) {
-	e := a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", x.LocalRank).Int("pid", x.PID)
+// logFailure logs the exit of the worker with the given global rank.
+func (a *Agent) logFailure(x procs.Exit, rank int) {
+	e := a.log.Warn().Str("role", a.opts.Spec.Role).Int("rank", rank).Int("local_rank", x.LocalRank).
+		Int("pid", x.PID)
 	if a.hung != nil {
 		e.Str("after", seconds.Format(a.opts.ErrorExitTimeout)).
 			Msg("a worker has written its error file and does not end: stopping the worker group")

@@ -86,6 +86,8 @@ type Event struct {
 	WorldSize   int    `json:"world_size,omitempty"`
 	Restarts    *int   `json:"restarts,omitempty"` // charged so far
 	MaxRestarts *int   `json:"max_restarts,omitempty"`
+	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end.
+	OthersUnknown bool `json:"others_unknown,omitempty"`
 
 	Rank      *int   `json:"rank,omitempty"` // of the worker, among all workers of the job
 	LocalRank *int   `json:"local_rank,omitempty"`

@@ -66,7 +66,7 @@ var question string
 // Nothing of a folder that the user did not name is executed: modules are not searched in the working directory, beside
 // the script, or where an empty entry of PYTHONPATH would mean one of them.
 func Ask(ctx context.Context, path string, q Question) (Answer, error) {
-	var out bytes.Buffer
+	var out output
 	var errs oneshot.Tail
 	args := []string{path, "-c", question}
 	if q.Torch {
@@ -93,6 +93,27 @@ func Ask(ctx context.Context, path string, q Question) (Answer, error) {
 	}
 	return answer, err
 }
+
+// maxStart is how much of an interpreter's output is kept from its start, in bytes. An answer takes a few KiB.
+const maxStart = 1 << 20
+
+// output keeps the start and the end of what an interpreter writes: the first answer is near the start, and the one
+// about torch at the end. A program that is no interpreter may write without end.
+type output struct {
+	start bytes.Buffer
+	rest  oneshot.Tail
+}
+
+// Write implements [io.Writer].
+func (o *output) Write(p []byte) (int, error) {
+	n := min(len(p), maxStart-o.start.Len())
+	_, _ = o.start.Write(p[:n]) // neither fails
+	_, _ = o.rest.Write(p[n:])
+	return len(p), nil
+}
+
+// String returns what is kept.
+func (o *output) String() string { return o.start.String() + o.rest.String() }
 
 // shebang returns the program that the first line of a script names, or "".
 func shebang(path string) string {

@@ -88,6 +88,10 @@ func TestAskProblems(t *testing.T) {
 		{name: "an error of its own", torch: "raise SystemExit(7)", want: &Torch{Problem: "SystemExit: 7"}},
 		{name: "a crash", torch: "import os; os.kill(os.getpid(), 11)", err: "signal: segmentation fault"},
 		{name: "an end", torch: "import os; os.write(2, b'one\\nwhy\\n'); os._exit(3)", err: "exit status 3 (why)"},
+		{
+			name: "much output", torch: "print('x' * 3000000)\n__version__ = '2.9.0'\n",
+			want: &Torch{Version: "2.9.0", Device: "CPUs"},
+		},
 		{name: "no end", torch: "import signal; signal.pause()", limit: time.Second, err: "no end within 1s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,6 +114,22 @@ func TestAskProblems(t *testing.T) {
 				t.Errorf("torch (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A program that writes without end does not fill the memory.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	var o output
+	part := []byte(strings.Repeat("x", maxStart/3))
+	for range 30 {
+		if n, err := o.Write(part); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	_, _ = o.Write([]byte("end"))
+	if got := o.String(); len(got) > 2*maxStart || !strings.HasSuffix(got, "end") {
+		t.Errorf("%d bytes are kept, with the end %q", len(got), got[len(got)-3:])
 	}
 }
 

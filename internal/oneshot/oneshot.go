@@ -90,6 +90,9 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// String returns what is kept.
+func (t *Tail) String() string { return string(t.kept) }
+
 // LastLine returns the last line that is not blank, shortened.
 func (t *Tail) LastLine() string {
 	text := strings.TrimSpace(string(t.kept))

@@ -26,8 +26,8 @@ type Command struct {
 	Stdout, Stderr io.Writer
 	// Limit bounds the time.
 	Limit time.Duration
-	// Alone says that nothing the program started may outlive it, also if it ends by itself: everything with the same
-	// environment mark is killed on Linux, elsewhere its process group. Otherwise what it leaves running is left alone.
+	// Alone says that nothing the program started may outlive it, also if it ends by itself: its process group is killed,
+	// and on Linux everything with the same environment mark. Otherwise what it leaves running is left alone.
 	Alone bool
 }
 

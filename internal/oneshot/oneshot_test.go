@@ -25,6 +25,7 @@ func TestRunLeavesNothing(t *testing.T) {
 		{name: "no end, alone", script: `setsid sleep 100 >&3 2>&3 & sleep 100`, limit: 2 * time.Second, alone: true, err: "no end within 2s"},
 		{name: "an end", script: `sleep 100 >&3 2>&3 &`, limit: time.Minute, alone: true},
 		{name: "an end with another session", script: `setsid sh -c 'sleep 100 & sleep 100' >&3 2>&3 &`, limit: time.Minute, alone: true},
+		{name: "an end with an empty environment", script: `env -i sleep 100 >&3 2>&3 &`, limit: time.Minute, alone: true},
 		{name: "a child with the output", script: `setsid sleep 100 &`, limit: time.Minute, alone: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 )
 
 // CloseRun closes the run for all nodes. by says for people who asks. Its error is an [*rdzv.EndedError] if the run had
-// ended before, or has ended otherwise, and [elastic.ErrNotJoined] if only this node ends. Workers may still be stopping
-// when it returns.
+// ended before, or has ended otherwise, and [elastic.ErrNotJoined] if only this node ends. Workers may still be
+// stopping when it returns.
 func (r *Rendezvous) CloseRun(ctx context.Context, by string) error {
 	known, _ := r.Handler.(interface{ Outcome() *rdzv.Outcome })
 	if known != nil {

@@ -59,8 +59,8 @@ func killIfLeft(pid, group int, file string, mark []byte) bool {
 	return p.Kill() == nil
 }
 
-// inGroup reports whether a process is in a process group of this session. A group of the same number that somebody made
-// since is hardly in this session too.
+// inGroup reports whether a process is in a process group of this session. Another group that has got the same number
+// since is unlikely to be in this session.
 func inGroup(pid, group int) bool {
 	of, err1 := unix.Getpgid(pid)
 	session, err2 := unix.Getsid(pid)

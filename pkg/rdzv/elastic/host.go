@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -20,15 +21,15 @@ import (
 
 // host is a store that this process serves, with its leader.
 type host struct {
-	log    zerolog.Logger
-	server *coord.Server
-	front  *rdzv.WorkerStore // tells agents from torch clients by their first byte; nil if nothing listens
-	resign func()            // ends the leader; nil before it has begun
-	claim  io.Closer         // reserves the run's store at this port of the machine; nil without a claim
-	run    io.Closer         // reserves the run's store on the machine, at whatever port; nil with one candidate port
-	guard  sync.WaitGroup    // watchFront
-	fresh  FreshStore
-	marker *Marker // nil if nothing listens
+	log     zerolog.Logger
+	server  *coord.Server
+	front   *rdzv.WorkerStore // tells agents from torch clients by their first byte; nil if nothing listens
+	resign  func()            // ends the leader; nil before it has begun
+	claim   io.Closer         // reserves the run's store at this port of the machine; nil without a claim
+	run     io.Closer         // reserves the run's store on the machine, at whatever port; nil with one candidate port
+	guard   sync.WaitGroup    // watchFront
+	fresh   FreshStore
+	markers []*Marker // none if nothing listens
 
 	mu             sync.Mutex
 	over           bool          // the job has ended
@@ -76,7 +77,7 @@ func (a *C10d) newHost(ln net.Listener, run io.Closer) *host {
 				"another address: use the same endpoint for all agents of a job, and a run id of its own for each job")
 		}
 	}
-	a.createMarker(h)
+	a.createMarkers(h)
 	return h
 }
 
@@ -96,10 +97,18 @@ func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
 	return session, nil
 }
 
-// createMarker creates the marker of h's store. Its name does not depend on how the endpoint's host is spelled.
-func (a *C10d) createMarker(h *host) {
-	var err error
-	h.marker, h.fresh, err = CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
+// createMarkers creates the marker of h's store. Its name does not depend on how the endpoint's host is spelled. A store
+// on a socket has a second marker beside it: containers may share the socket, and not the folder of the first marker.
+func (a *C10d) createMarkers(h *host) {
+	marker, fresh, err := CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
+	h.markers, h.fresh = []*Marker{marker}, fresh
+	if a.Socket != "" {
+		marker, fresh, socketErr := createMarker(filepath.Dir(a.Socket), filepath.Base(a.Socket))
+		h.markers, err = append(h.markers, marker), errors.Join(err, socketErr)
+		if fresh.HasPredecessor && (!h.fresh.HasPredecessor || fresh.PredecessorEnd > h.fresh.PredecessorEnd) {
+			h.fresh = fresh
+		}
+	}
 	left := (h.fresh.PredecessorEnd + a.TTL - boottime.Now()).Round(time.Second)
 	switch {
 	case err != nil:
@@ -111,17 +120,23 @@ func (a *C10d) createMarker(h *host) {
 	}
 }
 
-// removeMarker removes the marker, or records in it when the store ended if agents of this store or of the one before
-// may be alive. The sessions that are left after the job's end and the agents' departure belong to agents that wait for
-// the next run, or to observers: neither have workers.
-func (h *host) removeMarker(ttl time.Duration) error {
+// removeMarkers removes the markers, or records in them when the store ended if agents of this store or of the one
+// before may be alive. The sessions that are left after the job's end and the agents' departure belong to agents that
+// wait for the next run, or to observers: neither have workers.
+func (h *host) removeMarkers(ttl time.Duration) error {
 	h.mu.Lock()
 	left := h.server.Sessions() > 0 && !h.isAcknowledged
 	h.mu.Unlock()
-	if left || h.fresh.HasPredecessor && boottime.Now() < h.fresh.PredecessorEnd+ttl {
-		return h.marker.End()
+	left = left || h.fresh.HasPredecessor && boottime.Now() < h.fresh.PredecessorEnd+ttl
+	var all error
+	for _, marker := range h.markers {
+		finish := marker.Remove
+		if left {
+			finish = marker.End
+		}
+		all = errors.Join(all, finish())
 	}
-	return h.marker.Remove()
+	return all
 }
 
 // watchFront fails the store when the front stops accepting connections: this node's agent must not go on alone. It
@@ -205,8 +220,8 @@ func (h *host) close(ttl time.Duration) error {
 	if h.resign != nil {
 		h.resign()
 	}
-	if err := h.removeMarker(ttl); err != nil {
-		h.log.Debug().Err(err).Msg("cannot remove the store's marker")
+	if err := h.removeMarkers(ttl); err != nil {
+		h.log.Debug().Err(err).Msg("cannot remove the store's markers")
 	}
 	if h.claim != nil {
 		_ = h.claim.Close()

@@ -98,7 +98,7 @@ func (a *C10d) attemptLocal(ctx context.Context, mayHost bool) (coord.Store, err
 		return nil, errors.Join(err, unlockFile(lock))
 	}
 	h := a.newHost(nil, ln)
-	a.createMarker(h)
+	a.createMarkers(h)
 	a.Logger.Info().Str("socket", a.Socket).Msg("hosting the rendezvous")
 	ln.serve(h.server.ServeConn, a.Logger)
 	return a.serve(ctx, h)

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net"
 	"os"
@@ -113,6 +114,33 @@ func TestLocalSocketOfKilledHost(t *testing.T) {
 	}
 	if a, err := l.open(socket); err != nil || a.hosted() != nil {
 		t.Errorf("the second agent is no client: %v", err)
+	}
+}
+
+// A new host learns of its predecessor at the socket, also where it does not see the marker in the folder that all runs
+// share: in a container with another /dev/shm, or in another namespace.
+func TestLocalPredecessor(t *testing.T) {
+	t.Parallel()
+	l, socket := newLocalAgents(t)
+	host, err := l.open(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.open(socket); err != nil { // an agent that outlives its host
+		t.Fatal(err)
+	}
+	if err := host.host.close(host.TTL); err != nil {
+		t.Fatal(err)
+	}
+	l.all = l.all[1:]
+	// Another run id stands for another folder of markers: it is not part of the name of the marker at the socket.
+	next := &C10d{RunID: rand.Text(), Version: "test", TTL: time.Minute, Socket: socket, Logger: zerolog.Nop()}
+	if _, err := next.attemptLocal(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	l.all = append(l.all, next)
+	if f := next.hosted(); f == nil || !f.fresh.HasPredecessor || f.fresh.PredecessorEnd > f.fresh.CreatedAt {
+		t.Errorf("the next host knows no predecessor: %+v", f)
 	}
 }
 

@@ -27,23 +27,34 @@ const markerLife = time.Hour
 // the store among all of this user on this machine. If nothing can be known, it also returns an error, and fresh
 // assumes an earlier store that has just ended.
 func CreateMarker(store string) (m *Marker, fresh FreshStore, err error) {
-	now := boottime.Now()
-	fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 	dir, err := markerDir()
 	if err != nil {
-		return nil, fresh, fmt.Errorf("create the marker of the store: %w", err)
+		return nil, unknownStore(), fmt.Errorf("create the marker of the store: %w", err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fresh, fmt.Errorf("create the marker of the store: %w", err)
+		return nil, unknownStore(), fmt.Errorf("create the marker of the store: %w", err)
 	}
-	clearMarkers(dir, now)
-	path := filepath.Join(dir, "store-"+shortHash(thisMachine(host)+"\n"+store))
+	return createMarker(dir, shortHash(thisMachine(host)+"\n"+store))
+}
+
+// unknownStore describes a store that begins now, where nothing is known of an earlier one.
+func unknownStore() FreshStore {
+	now := boottime.Now()
+	return FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+}
+
+// createMarker is CreateMarker in a folder of markers. name names the store in it.
+func createMarker(dir, name string) (m *Marker, fresh FreshStore, err error) {
+	fresh = unknownStore()
+	clearMarkers(dir, fresh.CreatedAt)
+	path := filepath.Join(dir, "store-"+name)
 	if m, fresh.HasPredecessor, err = holdMarker(path); err != nil {
+		fresh.HasPredecessor = true
 		return nil, fresh, fmt.Errorf("create the marker of the store: %w", err)
 	}
 	if ended, known := m.ended(); known {
-		fresh.PredecessorEnd = min(now, ended)
+		fresh.PredecessorEnd = min(fresh.CreatedAt, ended)
 	} // otherwise its process was killed, and the time is unknown
 	if err := m.file.Truncate(0); err != nil {
 		return m, fresh, fmt.Errorf("create the marker of the store: %w", err)

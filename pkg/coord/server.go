@@ -260,8 +260,11 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
-			s.opts.Logger.Warn().Str("run", ended.runID).Stringer("from", ended.from).Str("session", string(ended.id)).
-				Msgf("no keep-alive arrived for %s: the node counts as lost", seconds.Format(ended.ttl))
+			line := s.opts.Logger.Warn().Str("run", ended.runID).Str("session", string(ended.id))
+			if ended.from.IsValid() { // a client at a Unix socket has no address
+				line = line.Stringer("from", ended.from)
+			}
+			line.Msgf("no keep-alive arrived for %s: the node counts as lost", seconds.Format(ended.ttl))
 			s.sessionEnded(ended, "no keep-alive arrived in time")
 		}
 		next, ok := s.core.nextExpiry()

@@ -235,9 +235,12 @@ var rules = map[string]rule{
 	"internal/plainerr":  {why: "pure functions"},
 	"internal/plural":    {why: "pure functions"},
 	"internal/seconds":   {why: "pure functions"},
-	"internal/oneshot":   {why: "it bounds a program and does not know what it is for"},
 	"internal/printable": {why: "pure functions"},
 	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
+	"internal/oneshot": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it bounds a program and does not know what it is for",
+	},
 	"internal/boottime": {
 		theirs: []string{"golang.org/x/sys"},
 		why:    "sessions use CLOCK_BOOTTIME, which package time lacks",

@@ -38,6 +38,10 @@ type creator struct{ options *Options }
 const advice = "a job survives the loss of any node if its rendezvous is not on one of them: " +
 	"see elasticrun store, or --rdzv-backend=etcd"
 
+// storeAdvice is for jobs that have lost a store which is not on one of their nodes.
+const storeAdvice = "a job waits for its store as long as join_timeout: run elasticrun store as a service that is " +
+	"started again, with --data-dir, or use --rdzv-backend=etcd"
+
 // Create implements [rdzv.Creator].
 func (c creator) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	in, err := c.options.read(p)
@@ -108,7 +112,7 @@ func (o *Options) c10d(in input, out *elastic.Options) {
 			access.Ports = []int{in.endpoints[0].port}
 		}
 	}
-	out.Access, out.Advice = access, advice
+	out.Access, out.Advice, out.StoreAdvice = access, advice, storeAdvice
 	out.Stores.Offers = o.offers(access)
 	switch {
 	case access.SingleNode: // every client is on this node, so no name has to be looked up

@@ -40,6 +40,8 @@ type Handler struct {
 	outcome  *ending      // how the job has ended; set before endKnown is closed
 	isClosed bool         // Shutdown was called
 	store    *workerStore // of the current round, if this node hosts it
+	// storeStays says that no agent hosts the store of the newest round. The rendezvous outlives each node then.
+	storeStays bool
 
 	// Owned by the driving goroutine.
 	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
@@ -195,6 +197,9 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	}
 	r.MasterAddr, h.current, h.finishedAt = p.Store.Addrs[0], r.Number, time.Time{}
 	h.storeEnds = p.StoreEndsWithRun && p.Nodes > 1
+	h.mu.Lock()
+	h.storeStays = !p.StoreEndsWithRun
+	h.mu.Unlock()
 	if p.Rank == 0 {
 		return r, nil
 	}

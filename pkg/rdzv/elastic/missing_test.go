@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,15 +96,20 @@ func TestReplaced(t *testing.T) {
 
 // Advice against the loss of the store is not for an agent that another one has replaced.
 func TestAdviceIsForLostStores(t *testing.T) {
-	h, m := New(Options{Advice: "use another store"}), newMember(memberOptions{}, 0)
+	h, m := New(Options{Advice: "use another store", StoreAdvice: "start it again"}), newMember(memberOptions{}, 0)
 	m.handleAnswer(0, Answer{Kind: Replace, Note: "another agent has come"})
 	for _, tt := range []struct {
-		over    *ending
-		advised bool
-	}{{m.over, false}, {&ending{err: rdzv.ErrConnection}, true}} {
-		h.over = tt.over
-		if err := h.ending(); strings.Contains(err.Error(), "another store") != tt.advised {
-			t.Error(err)
+		over       *ending
+		storeStays bool
+		want       string
+	}{
+		{m.over, false, ""},
+		{&ending{err: rdzv.ErrConnection}, false, " (use another store)"},
+		{&ending{err: rdzv.ErrConnection}, true, " (start it again)"},
+	} {
+		h.over, h.storeStays = tt.over, tt.storeStays
+		if got, want := h.ending().Error(), tt.over.err.Error()+tt.want; got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -65,7 +65,8 @@ type Options struct {
 	// SharedRunID says that other jobs may have the same run id. Another store that replaces this job's may then be
 	// theirs, so the agent ends instead of joining it.
 	SharedRunID bool
-	// Advice, which may be empty, ends the error for a lost store. It says how to avoid the loss.
-	Advice string
-	Logger zerolog.Logger
+	// Advice ends the error for a lost store, unless this node was in a round of a store that no agent hosts: then it is
+	// StoreAdvice. They say how to avoid the loss, and may be empty.
+	Advice, StoreAdvice string
+	Logger              zerolog.Logger
 }

@@ -292,7 +292,11 @@ func (h *Handler) ending() error {
 		return errDeparted
 	case h.over.outcome != nil:
 		return &rdzv.EndedError{Outcome: *h.over.outcome, Late: h.over.late}
-	case h.opts.Advice != "" && errors.Is(h.over.err, rdzv.ErrConnection) && !h.over.replaced:
+	case !errors.Is(h.over.err, rdzv.ErrConnection) || h.over.replaced:
+		return h.over.err
+	case h.storeStays && h.opts.StoreAdvice != "":
+		return fmt.Errorf("%w (%s)", h.over.err, h.opts.StoreAdvice)
+	case !h.storeStays && h.opts.Advice != "":
 		return fmt.Errorf("%w (%s)", h.over.err, h.opts.Advice)
 	default:
 		return h.over.err

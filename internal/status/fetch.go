@@ -38,7 +38,10 @@ func Fetch(ctx context.Context, addr string) (Snapshot, error) {
 func roundTrip(
 	req *http.Request, dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) ([]byte, error) {
-	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dial}}
+	client := &http.Client{
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dial},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // no agent redirects
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,11 @@ const (
 	// localTimeout bounds the replies of all launchers of this machine. maxAsked is how many are asked at a time.
 	localTimeout = 2 * time.Second
 	maxAsked     = 32
+
+	// maxName bounds a run id, a script and a state in the list for people, maxPath the log folder, in bytes. Jobs of
+	// other users may have any, and a column is as wide as its longest cell.
+	maxName = 100
+	maxPath = 4096
 )
 
 // NoReply is the state of a job whose launcher does not reply.
@@ -166,7 +171,7 @@ func jobsText(all []LocalJob, users bool, now time.Time) string {
 	})
 	for _, j := range all {
 		if why := whyText(Snapshot{Why: j.Why, WhyTime: j.WhyTime}, now); why != "" && j.State == Waiting {
-			b.WriteString("\n" + printable.Quote(j.RunID) + " waits: " + why + "\n")
+			b.WriteString("\n" + printable.Quote(report.Head(j.RunID, maxName)) + " waits: " + why + "\n")
 		}
 	}
 	return b.String()
@@ -195,8 +200,9 @@ func jobRow(j LocalJob) string {
 	}
 	logs := "-"
 	if j.LogDir != "" {
-		logs = printable.Quote(j.LogDir)
+		logs = printable.Quote(report.Head(j.LogDir, maxPath))
 	}
-	return cells(printable.Quote(j.RunID), cmp.Or(printable.Line(j.Script), "-"), nodes, workers,
-		printable.Line(string(j.State)), restarts, j.Since.Local().Format(time.DateTime), cmp.Or(joinPIDs(j.PIDs), "-"), logs)
+	name := func(text string) string { return report.Head(text, maxName) }
+	return cells(printable.Quote(name(j.RunID)), cmp.Or(printable.Line(name(j.Script)), "-"), nodes, workers,
+		printable.Line(name(string(j.State))), restarts, j.Since.Local().Format(time.DateTime), cmp.Or(joinPIDs(j.PIDs), "-"), logs)
 }

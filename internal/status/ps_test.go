@@ -57,6 +57,16 @@ me       job7             train.py  2      8        running  1/3       2026-05-0
 	}
 }
 
+// A job of another user does not make root's list too wide to read.
+func TestJobsTextLong(t *testing.T) {
+	long := strings.Repeat("x", 60_000)
+	j := LocalJob{RunID: long, Script: long, State: State(long), LogDir: "/" + long}
+	rows := strings.Split(jobsText([]LocalJob{{RunID: "job7", State: Waiting}, j}, true, time.Now()), "\n")
+	if len(rows[0]) > 500 || len(rows[1]) > 500 || len(rows[2]) > 5000 {
+		t.Errorf("lines of %d, %d and %d bytes", len(rows[0]), len(rows[1]), len(rows[2]))
+	}
+}
+
 func TestGroupJobs(t *testing.T) {
 	running, states := runningJobs()
 	for _, change := range []func(*jobs.Running){

@@ -259,6 +259,10 @@ func TestFetchOfOthers(t *testing.T) {
 		{answers("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), `the reply is "404 Not Found"`},
 		{answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "not the status of an agent"},
 		{answers("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},
+		{
+			answers("HTTP/1.1 302 Found\r\nLocation: http://" + answers("SSH\r\n") + "/\r\nContent-Length: 0\r\n\r\n"),
+			`the reply is "302 Found"`,
+		},
 	} {
 		if _, err := Fetch(context.WithoutCancel(t.Context()), tt.addr); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {

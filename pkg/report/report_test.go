@@ -184,6 +184,13 @@ func TestText(t *testing.T) {
 	many.Rounds = append(many.Rounds[2:], many.Rounds[1])
 	golden(t, "many.txt", many.Text())
 
+	odd := alone
+	const file = "/a\x1b[31m\nelasticrun: exit_code=0.py"
+	odd.Name, odd.Script, odd.Interpreter, odd.LogDir, odd.FlightRecorder = file, file+"2", file, file, []string{file}
+	if got := odd.Text(); strings.Contains(got, "\nelasticrun") || strings.Count(got, "/a?elasticrun: exit_code=0.py") != 5 {
+		t.Errorf("names of files are not in one line each:\n%s", got)
+	}
+
 	if got := (Report{Name: "x"}).Text(); got != "" {
 		t.Errorf("nothing to report: %q", got)
 	}

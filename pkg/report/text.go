@@ -25,7 +25,7 @@ func (r Report) Text() string {
 		return ""
 	}
 	r.bound()
-	title := r.Name + " FAILED"
+	title := path(r.Name) + " FAILED"
 	root := "Root Cause (first observed failure):\n" + r.RootCause.entry(0)
 	if r.Note != "" {
 		root += "\n  note      : " + indent(r.Note)
@@ -72,23 +72,26 @@ func (r Report) others() string {
 func (r Report) places() string {
 	var lines []string
 	if r.Script != "" && r.Script != r.Name {
-		lines = append(lines, "script    : "+r.Script)
+		lines = append(lines, "script    : "+path(r.Script))
 	}
 	if r.Interpreter != "" {
-		lines = append(lines, "python    : "+r.Interpreter)
+		lines = append(lines, "python    : "+path(r.Interpreter))
 	}
 	if r.LogDir != "" {
-		lines = append(lines, "logs      : "+r.LogDir)
+		lines = append(lines, "logs      : "+path(r.LogDir))
 	}
-	for i, path := range r.FlightRecorder {
+	for i, dump := range r.FlightRecorder {
 		if i == maxDumps {
 			lines = append(lines, fmt.Sprintf("  and %d more", len(r.FlightRecorder)-maxDumps))
 			break
 		}
-		lines = append(lines, "nccl trace: "+path)
+		lines = append(lines, "nccl trace: "+path(dump))
 	}
 	return strings.Join(lines, "\n")
 }
+
+// path makes the name of a file one line: it may have any character.
+func path(name string) string { return OneLine(Printable(name)) }
 
 // earlier describes the failed attempts before the last one, in two lines each, the newest last; empty if there was
 // none.

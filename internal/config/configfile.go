@@ -142,6 +142,11 @@ func parseFile(path string, data []byte) (map[string]any, error) {
 	if err := checkText(data); err != nil {
 		return nil, &UsageError{Where: path, Problem: err.Error()}
 	}
+	if line := secondDocument(data); line > 0 {
+		return nil, &UsageError{
+			Where: path, Problem: fmt.Sprintf("line %d: begins another document, which would be ignored: keep one", line),
+		}
+	}
 	raw := map[string]any{}
 	if err := decoder.Decode(data, raw); err != nil {
 		return nil, &UsageError{Where: path, Problem: yamlProblem(err.Error())}
@@ -233,6 +238,29 @@ func fileValue(kind Kind, value any) (string, error) {
 		return "", fmt.Errorf("must be text, got %v: put it in quotes", value)
 	}
 	return "", fmt.Errorf("must be %s, got %v", want, value)
+}
+
+// secondDocument returns the line at which a document follows another one, 0 if there is one document. In YAML, --- at
+// the start of a line begins a document, also in a text of several lines.
+func secondDocument(data []byte) int {
+	content, begin, number := false, 0, 0
+	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\uFEFF"))) {
+		number++
+		text := bytes.TrimSpace(line)
+		if marker, found := bytes.CutPrefix(line, []byte("---")); found && bytes.IndexAny(marker, " \t\r\n") <= 0 {
+			if content {
+				begin = number
+			}
+			text = bytes.TrimSpace(marker)
+		}
+		if len(text) > 0 && text[0] != '#' && text[0] != '%' {
+			if begin > 0 {
+				return begin
+			}
+			content = true
+		}
+	}
+	return 0
 }
 
 // checkText reports an error if data is not UTF-8.

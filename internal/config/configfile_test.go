@@ -291,6 +291,11 @@ func TestOddConfigFile(t *testing.T) {
 		},
 		{name: "large", setUp: text(FileName, strings.Repeat("#\n", 1<<19))},
 		{
+			name: "two documents", setUp: text(FileName, "%YAML 1.1\n---\nrole: a\n# c\n---  \n\nnnodes: 2\n"),
+			want: "elasticrun.yaml: line 5: begins another document, which would be ignored: keep one",
+		},
+		{name: "one document", setUp: text(FileName, "\uFEFF# c\n---\nrole: a---\n---\n# end\n")},
+		{
 			name: "odd name", line: "--config=a\x1b[2Jb.yaml", setUp: text("a\x1b[2Jb.yaml", "- x"),
 			want: `"a\x1b[2Jb.yaml": line 1: must be keys with values, such as nnodes: 2`,
 		},

@@ -27,6 +27,9 @@ func runLogs(args []string, stdout io.Writer) error {
 	}
 	machine := jobs.Machine()
 	if cfg.List {
+		if err := logview.CheckReadable(cfg.LogDir, ""); err != nil {
+			return &config.UsageError{Problem: err.Error()}
+		}
 		return status.PrintRuns(machine, func(known []string) []string { return logview.List(cfg.LogDir, known) }, stdout)
 	}
 	known := status.KnownRuns(machine)

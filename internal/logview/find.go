@@ -51,12 +51,35 @@ func Find(base, run string, known []string) (string, error) {
 	})
 	switch len(near) {
 	case 0:
+		if err := CheckReadable(base, run); err != nil {
+			return "", err
+		}
 		return "", noRun(base, run, slices.DeleteFunc(all, func(path string) bool { return !workerlog.HasLogs(path) }))
 	case 1:
 		return near[0], nil
 	}
 	return "", fmt.Errorf("%q begins the names of %d runs: %s; name one of them, or the log folder with --log-dir",
 		run, len(near), someNames(near))
+}
+
+// CheckReadable reports whether this user may not read the log folder base, or in it the folder of the run with this id.
+// Runs in such a folder are not seen. An empty base, and one that does not exist, are no error.
+func CheckReadable(base, run string) error {
+	if base == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(base)
+	if err == nil && run != "" {
+		for _, e := range entries {
+			if path := filepath.Join(base, e.Name()); e.IsDir() && workerlog.IsRunFolder(e.Name(), run) && err == nil {
+				_, err = os.ReadDir(path)
+			}
+		}
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("cannot read folder %s: %w", e.Path, e.Err)
+	}
+	return nil
 }
 
 // noRun says that a run was not found, but others were.

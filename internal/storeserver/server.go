@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -64,6 +65,9 @@ func Serve(
 	go func() { served <- server.Serve(listener) }()
 	if _, err := fmt.Fprintln(stdout, ready); err != nil {
 		log.Warn().Err(err).Msg(ready)
+	}
+	if addr, ok := listener.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
+		log.Warn().Msg("other machines can reach this store: it listens on every address (--listen=HOST:PORT chooses one)")
 	}
 	stopWatchdog := announce(manager, health, ready, log) //nolint:contextcheck // a message bounds itself
 	defer stopWatchdog()

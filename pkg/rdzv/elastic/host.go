@@ -97,8 +97,8 @@ func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
 	return session, nil
 }
 
-// createMarkers creates the marker of h's store. Its name does not depend on how the endpoint's host is spelled. A store
-// on a socket has a second marker beside it: containers may share the socket, and not the folder of the first marker.
+// createMarkers creates the marker of h's store. Its name does not depend on how the endpoint's host is spelled. A
+// store on a socket has a second marker beside it: containers may share the socket, and not the first marker's folder.
 func (a *C10d) createMarkers(h *host) {
 	marker, fresh, err := CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
 	h.markers, h.fresh = []*Marker{marker}, fresh

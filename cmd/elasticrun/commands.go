@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -51,11 +53,20 @@ func subcommand(s config.Subcommand, run func(args []string, stdout io.Writer) e
 			if _, reported := errors.AsType[exitCode](err); reported {
 				return err
 			}
+			if isReaderGone(err) {
+				return nil
+			}
 			return exitCode(fail(conclude(agent.RunResult{}, err)))
 		},
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), s.Help()) })
 	return cmd
+}
+
+// isReaderGone reports whether nobody reads stdout any more, as after elasticrun ps | head: that is no failure.
+func isReaderGone(err error) bool {
+	e, ok := errors.AsType[*fs.PathError](err)
+	return ok && e.Path == os.Stdout.Name() && errors.Is(e, syscall.EPIPE)
 }
 
 func versionLine() string {

@@ -204,5 +204,6 @@ func jobRow(j LocalJob) string {
 	}
 	name := func(text string) string { return report.Head(text, maxName) }
 	return cells(printable.Quote(name(j.RunID)), cmp.Or(printable.Line(name(j.Script)), "-"), nodes, workers,
-		printable.Line(name(string(j.State))), restarts, j.Since.Local().Format(time.DateTime), cmp.Or(joinPIDs(j.PIDs), "-"), logs)
+		printable.Line(name(string(j.State))), restarts, j.Since.Local().Format(time.DateTime),
+		cmp.Or(joinPIDs(j.PIDs), "-"), logs)
 }

@@ -39,14 +39,16 @@ func localSocket(cfg *config.Config, makes bool) (string, error) {
 	return socket, nil
 }
 
-// socketName returns the name of a run's socket. It is short, whatever the run id, and differs between machines that
-// share the folder by a network file system.
+// socketName returns the name of a run's socket. It is short, whatever the run id. It differs between machines that
+// share the folder by a network file system, and between network namespaces, such as containers, whose agents would
+// meet there, but not their workers.
 func socketName(runID string) string {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // only Linux has it
 	machine := strings.TrimSpace(string(boot))
 	if machine == "" {
 		machine, _ = os.Hostname()
 	}
-	sum := sha256.Sum256([]byte(machine + "\n" + runID))
+	network, _ := os.Readlink("/proc/self/ns/net") // without /proc, all networks count as one
+	sum := sha256.Sum256([]byte(machine + "\n" + network + "\n" + runID))
 	return "run-" + hex.EncodeToString(sum[:8])
 }

@@ -100,8 +100,8 @@ func parseErrorFile(data []byte) (*errorFile, error) {
 			Timestamp json.RawMessage `json:"timestamp"`
 		} `json:"extraInfo"`
 	}
-	if err := json.Unmarshal(top.Message, &nested); err != nil {
-		return nil, fmt.Errorf("parse error file: message is neither a text nor an object: %w", err)
+	if json.Unmarshal(top.Message, &nested) != nil { // the error would show a Go type
+		return nil, errors.New("parse error file: message is neither a text nor an object with one")
 	}
 	out.Message, out.CallStack = nested.Message, nested.ExtraInfo.CallStack
 	if t := parseTimestamp(nested.ExtraInfo.Timestamp); !t.IsZero() {

@@ -47,8 +47,8 @@ func TestParseErrorFile(t *testing.T) {
 		{name: "two of them", text: `{"message":"m"}{"message":"n"}`, err: "parse error file"},
 		{name: "not JSON", text: "Traceback", err: "parse error file"},
 		{name: "cut short", text: `{"message":{"message":"ValueErr`, err: "parse error file"},
-		{name: "no message", text: `{}`, err: "neither"},
-		{name: "message is a list", text: `{"message":[1]}`, err: "neither"},
+		{name: "no message", text: `{}`, err: "message is neither a text nor an object with one"},
+		{name: "message is a list", text: `{"message":[1]}`, err: "message is neither a text nor an object with one"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -62,8 +62,8 @@ func Find(base, run string, known []string) (string, error) {
 		run, len(near), someNames(near))
 }
 
-// CheckReadable reports why this user cannot read the log folder base, or in it the folder of the run with this id. Runs
-// in such a folder are not seen. An empty base, and one that does not exist, are no error.
+// CheckReadable reports why this user cannot read the log folder base, or in it the folder of the run with this id.
+// Runs in such a folder are not seen. An empty base, and one that does not exist, are no error.
 func CheckReadable(base, run string) error {
 	if base == "" {
 		return nil

@@ -64,6 +64,7 @@ type View struct {
 	noted   bool      // Note was called for it
 	streams []*stream // its streams, by rank, stdout first
 	matched bool      // a stream was shown
+	silent  bool      // noteNoLog was called
 	begins  bool      // no line of it was shown, and a boundary comes before the first
 	held    []shown   // the last lines, at most 2*Tail, until live
 	live    bool      // lines are written at once
@@ -139,6 +140,9 @@ func (v *View) show(ctx context.Context, changes *changes) error {
 		if err := v.flush(); err != nil {
 			return err
 		}
+		if len(attempts) > 0 && !v.matched {
+			v.noteNoLog()
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -146,6 +150,14 @@ func (v *View) show(ctx context.Context, changes *changes) error {
 		case <-changes.seen:
 		}
 	}
+}
+
+// noteNoLog says once that the workers of the run which is followed have started, but that there is nothing to show.
+func (v *View) noteNoLog() {
+	if !v.silent && v.opts.Note != nil {
+		v.opts.Note(fmt.Sprintf("%v so far in %s: %s; waiting for the run's end", ErrNothing, v.run, v.missing()))
+	}
+	v.silent = true
 }
 
 func isClosed(c <-chan struct{}) bool {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -349,5 +350,27 @@ func TestTerminalOption(t *testing.T) {
 				t.Errorf("terminal %v, tail %d (-want +got):\n%s", terminal, tail, diff)
 			}
 		}
+	}
+}
+
+// Following a run whose output went only to the console says so at once, not only when the run ends.
+func TestFollowWithoutLog(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run := filepath.Join(t.TempDir(), "job_abcdefgh")
+	if err := os.MkdirAll(filepath.Join(run, "attempt_0", "0"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	ended := make(chan struct{})
+	err := New(run, io.Discard, Options{Follow: true, Ended: ended, Note: func(text string) {
+		notes = append(notes, text)
+		close(ended)
+	}}).Run(ctx)
+	want := []string{"no log so far in " + run + ": its workers' output went only to the console; keep it with " +
+		"--redirects or --tee; waiting for the run's end"}
+	if diff := cmp.Diff(want, notes); diff != "" || !errors.Is(err, ErrNothing) {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

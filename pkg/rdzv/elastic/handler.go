@@ -220,6 +220,7 @@ var errRoundOver = errors.New("the round is over")
 // the round. This node leaves only if that takes very long.
 func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (string, error) {
 	began := time.Now()
+	warnings, warnAt := 0, began
 	for until := began.Add(h.opts.Job.Rejoin + h.opts.Job.JoinTimeout); ; {
 		addr, err := reach(ctx, store)
 		switch {
@@ -233,7 +234,11 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 			return "", fmt.Errorf("%w: the worker store of round %d: %w", rdzv.ErrConnection, round, err)
 		}
 		h.call(func(time.Duration) { h.m.storeUnreached(time.Since(began), err.Error()) })
-		h.log.Warn().Err(err).Int("round", round).Msg("cannot reach the worker store yet; retrying")
+		if now := time.Now(); !now.Before(warnAt) {
+			h.log.Warn().Err(err).Int("round", round).Msg("cannot reach the worker store yet; retrying")
+			warnAt = now.Add(noticePause(warnings, maxNoticePause))
+			warnings++
+		}
 		select {
 		case s := <-h.stops:
 			if s.Round == round {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/plainerr"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -180,7 +181,7 @@ func reach(ctx context.Context, o Offer) (string, error) {
 func probe(ctx context.Context, addr string, nonce []byte) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %s", addr, plainerr.Text(err))
 	}
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -190,7 +191,7 @@ func probe(ctx context.Context, addr string, nonce []byte) error {
 		return err
 	}
 	if n, err := io.ReadFull(c, answer); err != nil && n == 0 {
-		return fmt.Errorf("%s accepts the connection but does not answer: %w", addr, err)
+		return fmt.Errorf("%s accepts the connection but does not answer: %s", addr, plainerr.Text(err))
 	} else if err != nil || !bytes.Equal(answer, complement(nonce)) {
 		return fmt.Errorf("%s is not the worker store of this round", addr)
 	}

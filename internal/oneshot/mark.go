@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // newMark returns a variable that no other process has.
@@ -59,11 +57,8 @@ func killIfLeft(pid, group int, file string, mark []byte) bool {
 	return p.Kill() == nil
 }
 
-// inGroup reports whether a process is in a process group of this session. Another group that has got the same number
-// since is unlikely to be in this session.
+// inGroup reports whether a process is in a process group; 0 is no group.
 func inGroup(pid, group int) bool {
-	of, err1 := unix.Getpgid(pid)
-	session, err2 := unix.Getsid(pid)
-	own, err3 := unix.Getsid(0)
-	return group != 0 && err1 == nil && err2 == nil && err3 == nil && of == group && session == own
+	of, err := syscall.Getpgid(pid)
+	return group != 0 && err == nil && of == group
 }

@@ -26,8 +26,8 @@ type Command struct {
 	Stdout, Stderr io.Writer
 	// Limit bounds the time.
 	Limit time.Duration
-	// Alone says that nothing the program started may outlive it, also if it ends by itself: its process group is killed,
-	// and on Linux everything with the same environment mark. Otherwise what it leaves running is left alone.
+	// Alone says that nothing the program started may outlive it, also if it ends by itself: on Linux its process group
+	// and everything with the same environment mark are killed. Otherwise what it leaves running is left alone.
 	Alone bool
 }
 
@@ -45,17 +45,15 @@ func (c Command) Run(ctx context.Context) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdout, c.Stderr
-	group := 0
+	mark := newMark()
 	if c.Alone {
-		mark := newMark()
 		cmd.Env = append(cmd.Environ(), mark)
-		defer func() { killLeft(group, mark) }()
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killGrace / 2
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Run() }()
+	go func() { ended <- c.run(cmd, mark) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -63,11 +61,11 @@ func (c Command) Run(ctx context.Context) error {
 		select {
 		case err = <-ended:
 		case <-time.After(killGrace):
+			if c.Alone {
+				killLeft(0, mark)
+			}
 			return fmt.Errorf("%w, and it survives SIGKILL: it hangs in the kernel", context.Cause(ctx))
 		}
-	}
-	if cmd.Process != nil {
-		group = cmd.Process.Pid
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -76,6 +74,18 @@ func (c Command) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// run starts the program and waits for it. It kills what the program left before it reaps the program: until then no
+// other process group has the same number.
+func (c Command) run(cmd *exec.Cmd, mark string) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if c.Alone && awaitExit(cmd.Process.Pid) {
+		killLeft(cmd.Process.Pid, mark)
+	}
+	return cmd.Wait()
 }
 
 // Tail is a writer that keeps the end of what is written to it.

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 func awaitExit(pid int) bool {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR { //nolint:errorlint // a system call's own error
+		if err != unix.EINTR {
 			return err == nil
 		}
 	}

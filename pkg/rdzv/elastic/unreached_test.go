@@ -330,12 +330,12 @@ func TestFindWorkerStore(t *testing.T) {
 	}
 	close(h.driveDone)
 	driving.Wait()
-	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "refused") || !h.m.dirty {
+	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "nobody listens there") || !h.m.dirty {
 		t.Errorf("the report has %+v", u)
 	}
 	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
 	addr, err := h.findWorkerStore(t.Context(), 3, nowhere)
-	if !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "refused") {
+	if !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "nobody listens there") {
 		t.Errorf("reached %q, %v", addr, err)
 	}
 }

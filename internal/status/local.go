@@ -96,7 +96,7 @@ func askLauncher(ctx context.Context, l jobs.Running, method, path, body string)
 	case ctx.Err() != nil:
 		err = errors.New("it does not reply")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, io.EOF),
-		errors.Is(err, syscall.ECONNRESET):
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		err = errEnded
 	}
 	return data, err

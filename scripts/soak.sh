@@ -55,8 +55,9 @@ fuzz() {
 }
 
 # The flags are those of make test, so that both share compiled packages.
+limit=$(scaled 120 25)m # of one package, which shows where it hangs
 step "every test, repeated at scale $scale"
-ELASTICRUN_SOAK=$scale GORACE=atexit_sleep_ms=10 go test "$@" -trimpath -buildvcs=false -vet=all -count=1 -timeout 2h ./...
+ELASTICRUN_SOAK=$scale GORACE=atexit_sleep_ms=10 go test "$@" -trimpath -buildvcs=false -vet=all -count=1 -timeout "$limit" ./...
 
 checks=$(scaled 20000 200)
 step "property tests, $checks cases each"
@@ -64,7 +65,7 @@ tests_of '/"pgregory\.net\/rapid"|\/storetest"/ { rapid = 1 } # storetest import
 	/^func Test/ { name = $2; sub(/\(.*/, "", name) }
 	/rapid\.Check\(|storetest\.Conform\(t, / { found[name] }
 	END { if (rapid) for (name in found) print name }' | while read -r package names; do
-	CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off -count=1 -timeout 2h -run "^($names)\$" "$package" -rapid.checks "$checks" </dev/null
+	CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off -count=1 -timeout "$limit" -run "^($names)\$" "$package" -rapid.checks "$checks" </dev/null
 done
 
 seconds=$(scaled 120 2)

@@ -15,17 +15,17 @@ import (
 // failWithoutEndpoint refuses a job of several nodes that has no endpoint.
 func (in rendezvousFlags) failWithoutEndpoint(r *reader) {
 	const name, need = "nnodes", "several nodes need an endpoint at which they meet: "
-	switch {
+	switch try := in.Try(); {
 	case in.backend() == rdzv.BackendEtcd:
 		r.fail(name, need+"give --rdzv-endpoint=HOST[:PORT], the address of etcd")
 	case in.NoEndpoint != "":
 		r.fail(name, need+in.NoEndpoint)
-	case len(in.Try) == 0:
+	case len(try) == 0:
 		r.fail(name,
 			need+"give --rdzv-endpoint=local for several terminals of this machine, or HOST[:PORT], one of the nodes")
 	default:
 		r.fail(name,
-			need+"type the first line in several terminals of this machine, or the second on every machine", in.Try...)
+			need+"type the first line in several terminals of this machine, or the second on every machine", try...)
 	}
 }
 

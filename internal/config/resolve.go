@@ -23,8 +23,8 @@ type surroundings struct {
 	host  scheduler.Host
 	// self is this program with its arguments.
 	self []string
-	// dir is the working directory, without links.
-	dir string
+	// dir returns the working directory, without links.
+	dir func() string
 	// secret reads a file with a secret; see readSecret.
 	secret func(path string) (secret Secret, warning string, err error)
 	// noScript allows a command line without a script.

@@ -34,11 +34,11 @@ type rendezvousFlags struct {
 	MasterPort               int    // -1: not given
 	NodeRankGiven            bool
 	LocalAddr                string
-	LocalRunID               string // the default run id of a local endpoint
-	OneMachine               bool   // all agents are known to be on this machine
-	NoEndpoint               string // the scheduler's explanation of a missing endpoint
-	// Try are this command line with endpoints: one for agents on this machine, one for several machines.
-	Try []string
+	LocalRunID               func() string // the default run id of a local endpoint
+	OneMachine               bool          // all agents are known to be on this machine
+	NoEndpoint               string        // the scheduler's explanation of a missing endpoint
+	// Try returns this command line with endpoints: one for agents on this machine, one for several machines.
+	Try func() []string
 }
 
 // rendezvousPoint is what follows from rendezvousFlags.
@@ -70,7 +70,7 @@ func (in rendezvousFlags) rendezvousPoint(newID func() string) rendezvousPoint {
 		case oneNode:
 			out.RunID = newID()
 		case in.isLocal():
-			out.RunID = in.LocalRunID
+			out.RunID = in.LocalRunID()
 		}
 	}
 	switch {
@@ -136,7 +136,8 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	v := &c.Rendezvous
 	in := readRendezvousFlags(r, c.MaxNodes)
 	in.Standalone, in.NoEndpoint, in.OneMachine = c.Standalone, facts.NoEndpoint, facts.OneMachine
-	in.LocalRunID, in.Try = c.localRunID(from.dir), from.withEndpoints(len(c.ScriptArgs)+1)
+	in.LocalRunID = func() string { return c.localRunID(from.dir()) }
+	in.Try = func() []string { return from.withEndpoints(len(c.ScriptArgs) + 1) }
 	items := value[[]rdzvconf.Item](r, "rdzv-conf")
 	checkLocal(r, in, items)
 	v.Secret = agentsSecret(r, from)

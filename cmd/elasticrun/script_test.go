@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -25,9 +24,8 @@ import (
 // TestMain makes this test binary an elasticrun when it is called by that name. The
 // guard hands its own arguments on to the agent, name included, so the agent is one too.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) != "elasticrun" && signal.Ignored(syscall.SIGHUP) {
-		// The tests run under nohup: what a process ignores its children ignore too, and what it catches they do not.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	if filepath.Base(os.Args[0]) != "elasticrun" {
+		testenv.ResetHangup()
 	}
 	testscript.Main(m, map[string]func(){
 		"elasticrun": func() {

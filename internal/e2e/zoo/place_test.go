@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
@@ -98,12 +96,7 @@ func TestFileLimit(t *testing.T) {
 // TestTerminalGoes checks that the loss of the terminal ends the job as a hang-up, unless SIGHUP is ignored.
 func TestTerminalGoes(t *testing.T) {
 	t.Parallel()
-	if signal.Ignored(syscall.SIGHUP) {
-		// The tests run under nohup: what a process ignores its children ignore too, and what it catches they do not.
-		caught := make(chan os.Signal, 1)
-		signal.Notify(caught, syscall.SIGHUP)
-		t.Cleanup(func() { signal.Stop(caught) })
-	}
+	testenv.ResetHangup()
 	tests := []struct {
 		name    string
 		wrap    []string

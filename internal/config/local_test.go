@@ -11,7 +11,8 @@ import (
 func TestLocalEndpoint(t *testing.T) {
 	load := func(dir string, args ...string) *Config {
 		t.Helper()
-		c, err := resolveIn(surroundings{dir: func() string { return dir }}, append([]string{"--nnodes=2:4", "--rdzv-endpoint=local"}, args...)...)
+		from := surroundings{dir: func() string { return dir }}
+		c, err := resolveIn(from, append([]string{"--nnodes=2:4", "--rdzv-endpoint=local"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}

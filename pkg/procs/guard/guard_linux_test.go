@@ -94,6 +94,14 @@ func (j *guardedJob) want(line, answer string) {
 	}
 }
 
+// next expects one more line of the answer.
+func (j *guardedJob) next(line string) {
+	j.t.Helper()
+	if !j.out.Scan() || j.out.Text() != line {
+		j.t.Fatalf("%q, want %q", j.out.Text(), line)
+	}
+}
+
 // workers starts a worker that ignores SIGTERM and has children in other sessions. It returns all these processes.
 func (j *guardedJob) workers() []proctree.Process {
 	j.t.Helper()
@@ -416,12 +424,11 @@ func TestAwaitGuard(t *testing.T) {
 	<-time.After(300 * time.Millisecond)
 	j.signalAgent(syscall.SIGCONT)
 	j.want("stop", "ok")
-	j.want("await 300ms", "no")
-	j.send("await 10s")
+	j.want("await 300ms", "waits")
+	j.next("no")
+	j.want("await 10s", "waits") // else the guard may act before the agent asks
 	j.signalGuard(syscall.SIGCONT)
-	if !j.out.Scan() || j.out.Text() != "in the end" {
-		t.Errorf("%q", j.out.Text())
-	}
+	j.next("in the end")
 	if left := living(ps, false); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}

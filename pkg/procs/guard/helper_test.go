@@ -160,7 +160,7 @@ func (a *scriptedAgent) do(word, rest string) (answer string, err error) {
 			}()
 		}
 		return "ok", err
-	case "await": // the guard, for DURATION
+	case "await": // the guard, for DURATION; when it must wait it answers "waits" first
 		in, err := time.ParseDuration(rest)
 		if err != nil {
 			return "", err
@@ -168,7 +168,11 @@ func (a *scriptedAgent) do(word, rest string) (answer string, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), in)
 		defer cancel()
 		answer = "at once"
-		if err := a.lifeline.AwaitGuard(ctx, func() { answer = "in the end" }); err != nil {
+		waiting := func() {
+			fmt.Println("waits")
+			answer = "in the end"
+		}
+		if err := a.lifeline.AwaitGuard(ctx, waiting); err != nil {
 			answer = "no"
 		}
 		return answer, nil

@@ -11,9 +11,10 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// flood writes more than the pipe of a worker and the disk of this test hold, so when it ends the launcher has written
-// to the full disk. The disk's filler is larger than what may still be in the pipe and the launcher then.
-const flood = `i=0; while [ $i -lt 8000 ]; do echo "$i 0123456789012345678901234567890123456789012345678901234567890123456789"; i=$((i+1)); done`
+// flood writes 1.5 MB. When it ends, at most 640 KiB may still be in the worker's pipe and the launcher, so the
+// launcher has written to the full disk. The disk's filler is larger than that, so all of it fits once the filler is
+// gone.
+const flood = `i=0; while [ $i -lt 20000 ]; do echo "$i 0123456789012345678901234567890123456789012345678901234567890123456789"; i=$((i+1)); done`
 
 // A full disk under stdout or stderr costs what would have been on it and no more: the launcher says how much, shows
 // all that follows once there is room, and does not end with 0 if the loss could not be shown.
@@ -52,7 +53,7 @@ func TestFullDiskUnderConsole(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			disk, reports := t.TempDir(), filepath.Join(t.TempDir(), "report.json")
-			script := fmt.Sprintf(`mount -t tmpfs -o size=256k none "$DISK" && head -c 232k /dev/zero >"$DISK"/filler && "$@" %s; code=$?; cat "$DISK"/out >&3; exit $code`, tt.redirect)
+			script := fmt.Sprintf(`mount -t tmpfs -o size=1024k none "$DISK" && head -c 1000k /dev/zero >"$DISK"/filler && "$@" %s; code=$?; cat "$DISK"/out >&3; exit $code`, tt.redirect)
 			cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh",
 				testenv.Binary(t), "--no-python", "--report="+reports, "sh", "-c", tt.script)
 			cmd.Env = append(os.Environ(), "DISK="+disk)

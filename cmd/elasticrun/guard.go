@@ -8,6 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/plural"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
@@ -17,7 +18,7 @@ func runGuard(lifeline *guard.Lifeline) int {
 	r, err := guard.Run(guard.Options{
 		Lifeline: lifeline, SweepTimeout: killTimeout, ShortSweepTimeout: killTimeout,
 		OnDeadline: func(after time.Duration) {
-			fmt.Fprintf(os.Stderr, "elasticrun: the agent was silent for %v: its workers were killed\n", after)
+			fmt.Fprintf(os.Stderr, "elasticrun: the agent was silent for %s: its workers were killed\n", seconds.Format(after))
 		},
 		OnSuspend:  func(workers int) { fmt.Fprintln(os.Stderr, suspendedLine(workers)) },
 		OnContinue: func() { fmt.Fprintln(os.Stderr, "elasticrun: continued") },

@@ -123,6 +123,7 @@ func (l *launcher) run(ctx context.Context) (agent.RunResult, report.Report, err
 	}
 	l.telemetry.Attach(a, p.gpus, l.job(p))
 	result, err := a.Run(ctx)
+	result.StoreRefusal = p.rendezvous.Refused()
 	rep := a.Report(result)
 	rep.LogDir = p.logs.Path()
 	return result, rep, err

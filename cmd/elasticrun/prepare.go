@@ -41,6 +41,9 @@ func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 	if p.spec, err = launch.WorkerSpec(ctx, cfg); err != nil {
 		return nil, err
 	}
+	if err = launch.CheckEndpoint(ctx, cfg); err != nil {
+		return nil, err
+	}
 	launch.ResolveNode(ctx, cfg, log)
 	p.rendezvous, err = backends.Open(ctx, cfg, backends.Options{
 		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Waiting: l.telemetry.Waits, Logger: log,
@@ -116,6 +119,7 @@ func (l *launcher) job(p *plan) telemetry.Job {
 	}
 	dir, _ := os.Getwd() // only elasticrun stop without a run id needs it
 	return telemetry.Job{
+		Secret: l.cfg.Rendezvous.Secret,
 		Launcher: jobs.Launcher{
 			RunID: l.cfg.RunID, Script: l.cfg.Script, Backend: l.cfg.Rendezvous.Backend, Endpoint: strings.Join(endpoints, ","),
 			SchedulerJob: l.cfg.SchedulerJob, Dir: dir, LogDir: p.logs.Path(), PID: pid, Started: time.Now(),

@@ -26,7 +26,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 		t.Fatal(err)
 	}
 	quick, workers := []string{"destroyed, slow exit", "destroyed, slow finally"}, "--nproc-per-node=2"
-	if testenv.Whole(t) {
+	if testenv.Long(t) {
 		workers = "--nproc-per-node=3"
 	}
 	for name, flags := range map[string][]string{

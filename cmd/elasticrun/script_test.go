@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,16 +27,20 @@ import (
 // guard hands its own arguments on to the agent, name included, so the agent is one too.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "elasticrun" {
-		testenv.ResetHangup()
+		testenv.ResetSignals()
 	}
-	testscript.Main(m, map[string]func(){
+	commands := map[string]func(){
 		"elasticrun": func() {
 			shortenTimeouts()
 			main()
 		},
 		"torchrun":  main, // for links to elasticrun
 		refuserName: refuse,
-	})
+	}
+	if commands[filepath.Base(os.Args[0])] == nil {
+		testenv.Parallel(4)
+	}
+	testscript.Main(m, commands)
 }
 
 // shortTimeouts is a variable of the environment that shortens timeouts of the test binary's elasticrun.
@@ -67,6 +73,8 @@ func testBinary(t *testing.T) string {
 //	signal NAME                        send a signal to the one background program
 //	exited N                           that program, after wait, must have ended with code N
 //	empty DIR                          the folder must have nothing in it
+//	certificates DIR NAME...           make DIR/NAME.pem and DIR/NAME-key.pem for localhost, signed by the authority
+//	                                   DIR/ca.pem, which the first call makes
 //	quiet                              stderr must have the two lines of a job that succeeds, and nothing else
 //
 // PYTHON_EXEC is set to an interpreter. RUNS has a word for each repetition of a race. When a script ends no process of
@@ -99,6 +107,8 @@ func TestScript(t *testing.T) {
 			"exited": cmdExited,
 			"empty":  cmdEmpty,
 			"quiet":  cmdQuiet,
+
+			"certificates": cmdCertificates,
 		},
 	})
 }
@@ -120,8 +130,37 @@ func setUpScript(e *testscript.Env) error {
 	name, value, _ := strings.Cut(mark, "=")
 	e.Setenv(name, value)
 	e.Values[lastSignaled{}] = new(*exec.Cmd)
+	e.Values[authorities{}] = map[string]*testenv.Authority{}
+	e.Values[scriptTest{}] = e.T()
 	e.Defer(func() { testenv.NothingLeft(e.T().(testing.TB), mark) })
 	return nil
+}
+
+// scriptTest and authorities are keys of a script's values: its test, and the authorities by their folder.
+type (
+	scriptTest  struct{}
+	authorities struct{}
+)
+
+func cmdCertificates(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: certificates DIR NAME...")
+	}
+	t, made := ts.Value(scriptTest{}).(testing.TB), ts.Value(authorities{}).(map[string]*testenv.Authority)
+	dir := ts.MkAbs(args[0])
+	authority := made[dir]
+	if authority == nil {
+		ts.Check(os.MkdirAll(dir, 0o700))
+		authority = testenv.NewAuthority(t, args[0])
+		made[dir] = authority
+		testenv.TrustAt(t, filepath.Join(dir, "ca.pem"), authority)
+	}
+	for _, name := range args[1:] {
+		cert, key := filepath.Join(dir, name+".pem"), filepath.Join(dir, name+"-key.pem")
+		authority.IssueAt(t, cert, key, name, func(c *x509.Certificate) {
+			c.DNSNames, c.IPAddresses = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}
+		})
+	}
 }
 
 // interpreter is what python3 on PATH really runs: version managers put scripts there

@@ -18,7 +18,8 @@ import (
 
 // execSrun replaces this process by an srun that starts an agent on each node, if this is the batch script of a Slurm
 // job of several nodes and nothing else starts their agents. It runs before the guard, which would only stand between
-// srun and Slurm's signals. If done is false, this process goes on; else it ends with code.
+// srun and Slurm's signals. The agents get a new secret by the environment, unless the user gave one. If done is false,
+// this process goes on; else it ends with code.
 func execSrun(args []string) (code int, done bool) {
 	facts, _ := scheduler.Detect(os.LookupEnv, scheduler.Host{})
 	if facts.Launch == nil {
@@ -44,7 +45,11 @@ func execSrun(args []string) (code int, done bool) {
 			facts.Job, plural.Of(facts.Nodes.Is, "node"),
 			strings.Join(scheduler.LaunchCommand(facts.Launch, []string{"elasticrun", "..."}), " "))
 	}
-	err = syscall.Exec(srun, cfg.Launch, os.Environ())
+	env := os.Environ()
+	if cfg.DrawsSecret {
+		env = append(env, config.SecretEnv+"="+config.DrawSecret()) // other users can read command lines
+	}
+	err = syscall.Exec(srun, cfg.Launch, scheduler.LaunchEnvironment(env, config.SecretVariables()...))
 	return fail(ending{
 		code: exitInternal, reason: config.ReasonInternal,
 		err: fmt.Errorf("replace this process by %s: %w", srun, err),

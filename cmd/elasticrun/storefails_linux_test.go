@@ -34,8 +34,7 @@ func TestStoreDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.Commit(t.Context(), nil, []coord.Op{{Key: "k", Value: make([]byte, 1<<20-1)}}); !errors.Is(err,
-		coord.ErrUnavailable) {
+	if err := putStatus(t, agent, "r", 1<<20-100); !errors.Is(err, coord.ErrUnavailable) {
 		t.Errorf("a commit for which the disk has no room: %v", err)
 	}
 	s.await(func(h storeHealth) bool { return h.Code == 503 && h.Status == "failed" })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -48,8 +49,7 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 				!strings.Contains(err.Error(), "as many as its memory allows") {
 				t.Errorf("a client that fills the store gets: %v", err)
 			}
-			if _, err := first.Commit(t.Context(), nil,
-				[]coord.Op{{Key: "first", Value: make([]byte, 1000), Owned: true}}); err != nil {
+			if err := putStatus(t, first, "first", 1000); err != nil {
 				t.Errorf("who was there before: %v", err)
 			}
 			if rss := s.peakRSS(); rss > memory+own {
@@ -62,20 +62,27 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// fillWithKeys commits 75 MB, and returns the first error.
+// putStatus writes the status of an agent of a run, the one large value that it may write.
+func putStatus(t *testing.T, agent *coord.Client, runID string, size int) error {
+	t.Helper()
+	op := coord.Op{Key: runID + "/status/" + string(agent.Session()), Value: make([]byte, size), Owned: true}
+	_, err := agent.Commit(t.Context(), nil, []coord.Op{op})
+	return err
+}
+
+// fillWithKeys commits 75 MB by as many agents, and returns the first error.
 func fillWithKeys(t *testing.T, addr string) (first error) {
 	t.Helper()
-	agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: "greedy", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 75 {
-		op := coord.Op{Key: fmt.Sprint("k", i), Value: make([]byte, 1<<20-10), Owned: i%2 == 0}
-		if _, err := agent.Commit(t.Context(), nil, []coord.Op{op}); err != nil && first == nil {
+	for range 75 {
+		agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: "greedy", TTL: time.Hour})
+		if err == nil {
+			t.Cleanup(func() { _ = agent.Close(context.WithoutCancel(t.Context())) })
+			err = putStatus(t, agent, "greedy", 1<<20-100)
+		}
+		if first == nil {
 			first = err
 		}
 	}
-	_ = agent.Close(t.Context())
 	return first
 }
 

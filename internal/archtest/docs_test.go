@@ -32,7 +32,7 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages = append(pages, designs...)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md") {
 		data, err := fs.ReadFile(root, page)
 		if err != nil {
 			t.Fatal(err)

@@ -25,11 +25,11 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/backends", "internal/caller", "internal/config", "internal/doctor", "internal/jobs",
-			"internal/launch", "internal/listen", "internal/logging", "internal/logview", "internal/plural",
-			"internal/preview", "internal/records", "internal/scheduler", "internal/sdnotify", "internal/simulate",
-			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology", "pkg/agent",
-			"pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv",
+			"internal/backends", "internal/caller", "internal/config", "internal/config/safefile", "internal/doctor",
+			"internal/jobs", "internal/launch", "internal/listen", "internal/logging", "internal/logview",
+			"internal/plural", "internal/preview", "internal/records", "internal/scheduler", "internal/sdnotify", "internal/seconds",
+			"internal/simulate", "internal/status", "internal/storeserver", "internal/telemetry",
+			"internal/topology", "pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv",
 			"pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},
@@ -59,16 +59,9 @@ var rules = map[string]rule{
 	},
 	"internal/config": {
 		ours: []string{
-			"internal/bytesize",
-			"internal/config/safefile",
-			"internal/nearest",
-			"internal/seconds",
-			"internal/printable",
-			"internal/scheduler",
-			"internal/topology",
-			"pkg/rdzv",
-			"pkg/rdzv/rdzvconf",
-			"pkg/workerlog",
+			"internal/bytesize", "internal/config/safefile", "internal/lazyregexp", "internal/nearest", "internal/plural",
+			"internal/printable", "internal/scheduler", "internal/seconds", "internal/topology", "pkg/coord/certfiles",
+			"pkg/rdzv", "pkg/rdzv/rdzvconf", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the configuration has types of the packages that it configures, such as signals and log levels",
@@ -80,6 +73,7 @@ var rules = map[string]rule{
 			"internal/nearest",
 			"internal/userdir",
 			"pkg/coord",
+			"pkg/coord/certfiles",
 			"pkg/coord/etcd",
 			"pkg/procs/guard",
 			"pkg/rdzv",
@@ -98,12 +92,12 @@ var rules = map[string]rule{
 		why:    "it limits HTTP clients, and does not know what it serves",
 	},
 	"internal/interpreter": {
-		ours:   []string{"internal/lookpath", "internal/oneshot", "internal/printable"},
+		ours:   []string{"internal/lazyregexp", "internal/lookpath", "internal/oneshot", "internal/printable"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads and asks interpreters, and does not know who will use one",
 	},
 	"internal/jobs": {
-		ours:   []string{"pkg/workerlog"},
+		ours:   []string{"internal/userdir", "pkg/workerlog"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it finds the launchers of this machine, and does not know what they serve",
 	},
@@ -122,6 +116,9 @@ var rules = map[string]rule{
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "a worker's command and environment follow from the configuration and the machine, not from a rendezvous",
+	},
+	"internal/lazyregexp": {
+		why: "the standard library is enough",
 	},
 	"internal/listen": {
 		ours: []string{
@@ -150,7 +147,7 @@ var rules = map[string]rule{
 	"internal/storeserver": {
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/httpserver", "internal/listen", "internal/logging",
-			"internal/sdnotify", "internal/seconds", "pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"internal/sdnotify", "internal/seconds", "pkg/coord", "pkg/coord/certfiles", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv",
 			"pkg/rdzv/elastic",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -173,7 +170,8 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
 			"internal/plural", "internal/printable", "internal/records", "internal/seconds", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a preview uses the packages that a launch would use, and starts nothing",
@@ -181,20 +179,20 @@ var rules = map[string]rule{
 	"internal/doctor": {
 		ours: []string{
 			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter",
-			"internal/launch", "internal/listen", "internal/logging", "internal/oneshot", "internal/plural",
-			"internal/preview", "internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence",
+			"internal/launch", "internal/lazyregexp", "internal/listen", "internal/logging", "internal/oneshot",
+			"internal/plural", "internal/preview", "internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence",
 			"pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "it judges a machine by values that it read before, such as a probe of the endpoint",
 	},
 	"internal/logview": {
-		ours:   []string{"internal/printable", "pkg/workerlog"},
+		ours:   []string{"internal/lazyregexp", "internal/printable", "pkg/workerlog"},
 		theirs: []string{"github.com/fsnotify/fsnotify"},
 		why:    "it reads logs in the form of package workerlog, without flags and jobs",
 	},
 	"internal/scheduler": {
-		ours: []string{"internal/plural"},
+		ours: []string{"internal/lazyregexp", "internal/oneshot", "internal/plural"},
 		why:  "it reports a scheduler's facts and does not decide what follows",
 	},
 	"internal/manpage": {
@@ -202,7 +200,7 @@ var rules = map[string]rule{
 		why:  "manual pages follow from the flag tables alone",
 	},
 	"internal/release": {
-		ours: []string{"internal/config", "internal/manpage"},
+		ours: []string{"internal/config", "internal/lazyregexp", "internal/manpage"},
 		why:  "a release follows from the source; go builds it",
 	},
 	"internal/simulate": {
@@ -214,30 +212,37 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs",
 			"internal/logging", "internal/plural", "internal/printable", "internal/seconds", "internal/topology",
-			"pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf", "pkg/report",
+			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",
 	},
 	"internal/topology": {
-		ours:   []string{"internal/cgroup", "internal/lookpath"},
+		ours:   []string{"internal/cgroup", "internal/lookpath", "internal/oneshot"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the machine and knows nothing of jobs",
 	},
 	"internal/config/safefile": {
-		ours:   []string{"internal/printable"},
+		ours:   []string{"internal/printable", "internal/seconds"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "it checks who could have written a file, and does not know the content",
+		why:    "it checks who could have written a file or may read it, and does not know the content",
 	},
-	"internal/bytesize":  {why: "pure functions"},
-	"internal/lookpath":  {why: "it reads the folders of PATH alone"},
-	"internal/nearest":   {why: "pure functions"},
+	"internal/bytesize": {why: "pure functions"},
+	"internal/lookpath": {why: "it reads the folders of PATH alone"},
+	"internal/nearest":  {why: "pure functions"},
+	"internal/peeruid": {
+		ours:   []string{"internal/plainerr"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it asks the kernel about sockets, and does not know which users are welcome",
+	},
 	"internal/plainerr":  {why: "pure functions"},
 	"internal/plural":    {why: "pure functions"},
 	"internal/seconds":   {why: "pure functions"},
 	"internal/printable": {why: "pure functions"},
 	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
 	"internal/oneshot": {
+		ours:   []string{"internal/seconds"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it bounds a program and does not know what it is for",
 	},
@@ -246,18 +251,25 @@ var rules = map[string]rule{
 		why:    "sessions use CLOCK_BOOTTIME, which package time lacks",
 	},
 	"internal/sdnotify":  {why: "it reports to a service manager and does not know which service this is"},
+	"internal/openfiles": {why: "it reads a limit and does not know who needs files"},
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {
-		ours:   []string{"internal/bytesize", "internal/cgroup", "internal/plural", "internal/seconds", "pkg/failure"},
+		ours: []string{
+			"internal/bytesize", "internal/cgroup", "internal/lazyregexp", "internal/plural", "internal/seconds",
+			"pkg/failure",
+		},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it judges what a worker left behind, without knowing jobs",
 	},
-	"pkg/report": {why: "a report is data, whatever its origin"},
+	"pkg/report": {
+		ours: []string{"internal/lazyregexp"},
+		why:  "a report is data, whatever its origin",
+	},
 	"pkg/agent": {
 		ours: []string{
-			"internal/seconds", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv", "pkg/report",
-			"pkg/workerlog",
+			"internal/lazyregexp", "internal/seconds", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv",
+			"pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it decides the worker group's life without flags, files and sockets",
@@ -267,13 +279,17 @@ var rules = map[string]rule{
 		why:  "a rendezvous knows stores and ranks, not processes",
 	},
 	"pkg/rdzv/backends": {
-		ours:   []string{"pkg/coord", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf"},
+		ours: []string{
+			"pkg/coord", "pkg/coord/certfiles", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf",
+		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "importers make handlers with it, so it knows neither flags nor the guard",
 	},
 	"pkg/rdzv/rdzvconf": {
-		ours: []string{"internal/nearest", "internal/printable", "internal/seconds", "pkg/rdzv"},
-		why:  "it reads options and does not know what they change, so that the configuration needs no backend",
+		ours: []string{
+			"internal/nearest", "internal/printable", "internal/seconds", "pkg/coord/certfiles", "pkg/rdzv",
+		},
+		why: "it reads options and does not know what they change, so that the configuration needs no backend",
 	},
 	"pkg/rdzv/urlrdzv": {
 		ours:   []string{"internal/tcplisten", "pkg/kvstore", "pkg/kvstore/filestore", "pkg/kvstore/tcpstore", "pkg/rdzv"},
@@ -282,19 +298,27 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/elastic": {
 		ours: []string{
-			"internal/boottime", "internal/plainerr", "internal/plural", "internal/seconds", "internal/tcplisten",
-			"internal/userdir", "pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"internal/boottime", "internal/peeruid", "internal/plainerr", "internal/plural", "internal/seconds",
+			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/failure",
+			"pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
 	},
 	"pkg/coord": {
-		ours:   []string{"internal/boottime", "internal/plainerr", "internal/seconds"},
+		ours: []string{
+			"internal/boottime", "internal/openfiles", "internal/plainerr", "internal/seconds", "pkg/coord/certfiles",
+		},
 		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/bbolt"},
 		why:    "the coordination store holds keys and sessions, and knows nothing of jobs",
 	},
+	"pkg/coord/certfiles": {
+		ours:   []string{"internal/config/safefile", "internal/plainerr", "internal/printable"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "it reads files and does not know what their certificates are for",
+	},
 	"pkg/coord/etcd": {
-		ours: []string{"pkg/coord"},
+		ours: []string{"internal/plainerr", "internal/seconds", "pkg/coord"},
 		theirs: []string{
 			"github.com/rs/zerolog",
 			"go.etcd.io/etcd/client/v3",
@@ -323,7 +347,7 @@ var rules = map[string]rule{
 		why:    "the guard knows processes and nothing of the job, so that it rarely fails",
 	},
 	"pkg/procs/internal/limits": {
-		ours:   []string{"internal/cgroup", "pkg/procs/internal/proctree"},
+		ours:   []string{"internal/cgroup", "internal/openfiles", "pkg/procs/internal/proctree"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it compares limits with needs, without knowing workers or guards",
 	},
@@ -336,11 +360,13 @@ var rules = map[string]rule{
 		why:    "it copies, shows and keeps output without knowing processes or jobs",
 	},
 	"pkg/kvstore": {
-		ours: []string{"pkg/kvstore/internal/keyspace"},
+		ours: []string{"internal/seconds", "pkg/kvstore/internal/keyspace"},
 		why:  "the store serves bytes to any client",
 	},
 	"pkg/kvstore/tcpstore": {
-		ours:   []string{"pkg/kvstore", "pkg/kvstore/internal/keyspace"},
+		ours: []string{
+			"internal/openfiles", "internal/seconds", "pkg/kvstore", "pkg/kvstore/internal/keyspace",
+		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the store serves bytes to any client",
 	},
@@ -350,14 +376,15 @@ var rules = map[string]rule{
 	},
 	"pkg/kvstore/internal/keyspace": {why: "the keys of a store in memory, without I/O and clocks"},
 	"pkg/kvstore/internal/storetest": {
-		ours:     []string{"pkg/kvstore", "internal/e2e/testenv"},
+		ours:     []string{"pkg/kvstore", "internal/e2e/testenv", "internal/lazyregexp"},
 		theirs:   []string{"github.com/anishathalye/porcupine", "github.com/google/go-cmp", "pgregory.net/rapid"},
 		forTests: true,
 		why:      "the conformance suite of stores",
 	},
 	"pkg/rpc": {
 		ours: []string{
-			"internal/topology", "pkg/kvstore", "pkg/rdzv/urlrdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport",
+			"internal/seconds", "internal/topology", "pkg/kvstore", "pkg/rdzv/urlrdzv", "pkg/rpc/device",
+			"pkg/rpc/membership", "pkg/rpc/transport",
 		},
 		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog", "golang.org/x/sync"},
 		why: "it combines membership and transport, knows gRPC only through the transport, and counts GPUs as the launcher " +
@@ -394,6 +421,7 @@ var rules = map[string]rule{
 		why:      "tests of any package may use a cluster, which does not know its jobs",
 	},
 	"internal/e2e/scenario": {why: "it contains only tests"},
+	"internal/e2e/security": {why: "it contains only tests, whose peers speak the agents' protocol by themselves"},
 	"internal/e2e/zoo":      {why: "it contains only tests"},
 	"internal/archtest":     {why: "it reads source and imports nothing that it checks"},
 }

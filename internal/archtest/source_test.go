@@ -24,6 +24,7 @@ type file struct {
 	lines    int
 	imports  []string
 	exits    []int // lines that call os.Exit
+	compiled []int // lines of package variables that compile a regular expression at the program's start
 	declared []declared
 }
 
@@ -96,16 +97,35 @@ func parse(module fs.FS, name string) (file, error) {
 		}
 		f.imports = append(f.imports, imported)
 	}
-	f.declared = declarations(tree, func(n ast.Node) int { return set.Position(n.Pos()).Line })
+	line := func(n ast.Node) int { return set.Position(n.Pos()).Line }
+	f.declared = declarations(tree, line)
 	ast.Inspect(tree, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exit" {
-			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "os" {
-				f.exits = append(f.exits, set.Position(sel.Pos()).Line)
-			}
+		if isSelector(n, "os", "Exit") {
+			f.exits = append(f.exits, line(n))
 		}
 		return true
 	})
+	for _, d := range tree.Decls {
+		ast.Inspect(d, func(n ast.Node) bool {
+			if isSelector(n, "regexp", "MustCompile") {
+				f.compiled = append(f.compiled, line(n))
+			}
+			_, function := n.(*ast.FuncDecl)
+			_, literal := n.(*ast.FuncLit)
+			return !function && !literal
+		})
+	}
 	return f, nil
+}
+
+// isSelector reports whether n is name of the package that is imported as pkg.
+func isSelector(n ast.Node, pkg, name string) bool {
+	sel, ok := n.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != name {
+		return false
+	}
+	x, ok := sel.X.(*ast.Ident)
+	return ok && x.Name == pkg
 }
 
 // report fails the test with one line for each complaint.

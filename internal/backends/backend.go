@@ -1,9 +1,11 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -31,14 +33,20 @@ type Options struct {
 	// Waiting is called with what this node waits for, in words for people; empty if that is not known. It may be nil.
 	Waiting func(why string)
 	Logger  zerolog.Logger
+
+	users *elastic.StoreUsers // nil: of the configuration
 }
 
 // Rendezvous is one node's part of a job's rendezvous. Close it.
 type Rendezvous struct {
 	Handler  rdzv.Handler
 	identity *elastic.Identity // nil on one node
+	users    *elastic.StoreUsers
 	log      zerolog.Logger
 }
+
+// Refused returns why a store of this node has refused a connection because of its user, or nil.
+func (r *Rendezvous) Refused() error { return r.users.Refused() }
 
 // Close shuts the handler down, which waits until the other nodes know how the job has ended, and gives up the
 // identity.
@@ -53,7 +61,8 @@ func (r *Rendezvous) Close(ctx context.Context) {
 
 // Open claims an identity for this node and makes its handler. It connects to nothing yet.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, error) {
-	r := &Rendezvous{log: o.Logger}
+	o.users = storeUsers(cfg)
+	r := &Rendezvous{users: o.users, log: o.Logger}
 	var err error
 	if cfg.MaxNodes > 1 {
 		if r.identity, err = elastic.Identify(cfg.RunID, cfg.Rendezvous.Hint); err != nil {
@@ -139,13 +148,19 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 			Version: o.Version, MaxRestarts: cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 			MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), Rejoin: r.RejoinTimeout, Expected: r.Expected,
 		},
-		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings,
+		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerName: r.StoreName(),
 		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
-		Ports: r.Ports, Identity: id, Command: commandID(cfg),
+		StoreUsers: cmp.Or(o.users, storeUsers(cfg)), Ports: r.Ports, Identity: id, Command: commandID(cfg),
 		Launch: elastic.Launch{ID: r.LaunchID, Restarts: r.LaunchRestarts},
 		Linger: max(cfg.ExitBarrierTimeout, r.TTL()), Logger: o.Logger,
 		Configure: func(e *elastic.Options) { o.configure(cfg, e) },
 	}
+}
+
+// storeUsers returns the users whom this node's stores serve.
+func storeUsers(cfg *config.Config) *elastic.StoreUsers {
+	users := cfg.Rendezvous.StoreUsers
+	return &elastic.StoreUsers{Anybody: users.Anybody, IDs: users.IDs}
 }
 
 // configure adds what only this program has: the guard, its exit notices, and status for observers.
@@ -155,6 +170,10 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	e.SharedRunID = cfg.RunID == config.NoRunID
 	if cfg.MaxNodes == 1 {
 		return
+	}
+	if cfg.Rendezvous.Local && !cfg.Given("rdzv-id") {
+		e.WaitAdvice = fmt.Sprintf("without --rdzv-id only the same command in the same folder is this job (run id %s): "+
+			"give the same --rdzv-id=ID in each terminal to join with other arguments", cfg.RunID)
 	}
 	e.Status, e.StatusInterval = o.Status, StatusInterval
 	if e.Backend == rdzv.BackendEtcd {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -21,12 +22,15 @@ import (
 // no worker is left.
 type exitNotice struct {
 	// Of a store of elasticrun's own:
-	Addr    string `json:",omitempty"` // empty: the store is etcd
-	Socket  string `json:",omitempty"` // the store's Unix socket; empty: the store is at Addr
-	RunID   string `json:",omitempty"`
-	Version string `json:",omitempty"`
-	Secret  []byte `json:",omitempty"`
-	Token   string `json:",omitempty"`
+	Addrs   []string `json:",omitempty"` // where the store may be; empty: the store is etcd
+	Socket  string   `json:",omitempty"` // the store's Unix socket; empty: the store is at one of Addrs
+	RunID   string   `json:",omitempty"`
+	Version string   `json:",omitempty"`
+	Secret  []byte   `json:",omitempty"`
+	Token   string   `json:",omitempty"`
+	// Certificates have absolute names, and ServerName is the store's in its certificate; nil for none.
+	Certificates *certfiles.Files `json:",omitempty"`
+	ServerName   string           `json:",omitempty"`
 	// Of etcd:
 	Etcd    *etcd.Options   `json:",omitempty"`
 	Session coord.SessionID `json:",omitempty"`
@@ -49,9 +53,10 @@ func (n *exitNotices) session(store coord.Store) {
 	switch s := store.(type) {
 	case *coord.Client:
 		notice = exitNotice{
-			Addr: s.Addr(), Socket: n.socket, RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()),
+			Addrs: s.Addrs(), Socket: n.socket, RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()),
 			Token: s.Token(),
 		}
+		n.addCertificates(&notice)
 	case *etcd.Store:
 		options, err := etcdOptions(n.r, n.runID, zerolog.Nop())
 		if err != nil { // cannot be: the session has been opened with these options
@@ -69,6 +74,19 @@ func (n *exitNotices) session(store coord.Store) {
 		return
 	}
 	n.set(text)
+}
+
+// addCertificates adds what the notice needs to reach a store that demands certificates.
+func (n *exitNotices) addCertificates(notice *exitNotice) {
+	if n.socket != "" || !n.r.Certificates.Given() {
+		return
+	}
+	files, err := n.r.Certificates.Absolute()
+	if err != nil { // the working directory was removed
+		n.log.Warn().Err(err).Msg("the guard's exit notice has no certificates")
+		return
+	}
+	notice.Certificates, notice.ServerName = &files, n.r.StoreName()
 }
 
 func (n *exitNotices) set(notice []byte) {
@@ -117,10 +135,20 @@ func (n *exitNotice) send(ctx context.Context) error {
 		options.DialTimeout = ExitNoticeAttempt
 		return etcd.EndSession(ctx, options, n.Session)
 	}
-	options := coord.DialOptions{Addr: n.Addr}
+	if len(n.Addrs) == 0 {
+		return errors.New("the exit notice names no store")
+	}
+	options, others := coord.DialOptions{Addr: n.Addrs[0]}, n.Addrs[1:]
 	if n.Socket != "" {
-		options = elastic.LocalDialOptions(n.Socket)
+		options, others = elastic.LocalDialOptions(n.Socket), nil
+	}
+	if n.Certificates != nil {
+		var err error
+		if options.Certificates, err = certfiles.Open(*n.Certificates, zerolog.Nop()); err != nil {
+			return err
+		}
+		options.ServerName = n.ServerName
 	}
 	options.RunID, options.Version, options.Secret, options.Timeout = n.RunID, n.Version, n.Secret, ExitNoticeAttempt
-	return coord.EndSession(ctx, options, n.Token)
+	return coord.EndSession(ctx, options, n.Token, others...)
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -18,8 +21,18 @@ const VisitTTL = 10 * time.Second
 // StatusInterval is how often an observed agent sends its status.
 const StatusInterval = 2 * time.Second
 
-// Visit opens an observer's session in the coordination store of a job.
-func Visit(ctx context.Context, r config.Rendezvous, o Options, runID string, inSlurm bool) (coord.Store, error) {
+// Certificates opens the site's certificates for elasticrun's own store; nil if there are none.
+func Certificates(r config.Rendezvous, log zerolog.Logger) (*certfiles.Set, error) {
+	if r.Backend == rdzv.BackendEtcd || r.Local || !r.Certificates.Given() {
+		return nil, nil
+	}
+	return certfiles.Open(r.Certificates, log)
+}
+
+// Visit opens a session in the coordination store of a job, as role.
+func Visit(
+	ctx context.Context, role coord.Role, r config.Rendezvous, o Options, runID string, inSlurm bool,
+) (coord.Store, error) {
 	if r.Backend == rdzv.BackendEtcd {
 		options, err := etcdOptions(r, runID, o.Logger)
 		if err != nil {
@@ -35,7 +48,12 @@ func Visit(ctx context.Context, r config.Rendezvous, o Options, runID string, in
 	if inSlurm {
 		host = launch.NodeAddr(ctx, host, o.Logger)
 	}
+	certificates, err := Certificates(r, o.Logger)
+	if err != nil {
+		return nil, err
+	}
 	return (&elastic.C10d{
 		RunID: runID, Version: o.Version, Host: host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
-	}).OpenObserver(ctx, VisitTTL)
+		Certificates: certificates, ServerName: r.StoreName(),
+	}).OpenObserver(ctx, role, VisitTTL)
 }

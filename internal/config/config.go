@@ -106,6 +106,9 @@ type Config struct {
 	// Launch is the command by which this process must replace itself to start an agent on each node of the job; nil
 	// for a process that is itself an agent.
 	Launch []string
+	// DrawsSecret says that this process must draw a secret and pass it on to the agents that Launch starts: the user gave
+	// none, and nobody else knows where they meet.
+	DrawsSecret bool
 
 	// DryRun prints what the launch would do, and starts nothing.
 	DryRun bool `flag:"dry-run"`
@@ -137,6 +140,9 @@ func (c *Config) setting(flag string) Setting {
 	}
 	return c.Settings[i]
 }
+
+// LeaveNoPythonOut is the advice to a user who starts a Python file as a program.
+const LeaveNoPythonOut = "leave --no-python out to run the file with Python"
 
 // Command returns the program of every worker and its arguments, as torchrun builds them: python -u [-m] SCRIPT
 // ARGS..., or with --no-python SCRIPT ARGS..., which ignores python. The caller replaces $local_rank for each worker.

@@ -25,7 +25,10 @@ import (
 // ([os.UserConfigDir]).
 const FileName = "elasticrun.yaml"
 
-// fifoTimeout limits how long a FIFO that --config names may take to deliver the config file.
+// maxConfigFile is the size of the largest config file, in bytes.
+const maxConfigFile = 1 << 20
+
+// fifoTimeout limits how long a FIFO that a flag names may take to deliver its file.
 const fifoTimeout = 30 * time.Second
 
 // configFile is a config file that was read. The zero value is none.
@@ -82,8 +85,11 @@ func readConfigFile(path string, named bool) (configFile, error) {
 			"%s, so this config file is not used: %sname it with --config=%s to use it anyway",
 			f.Exposure.How, orRemedy(f.Exposure), printable.Quote(path))}
 	}
-	data, err := f.ReadAll(fifoTimeout)
-	if err != nil {
+	data, err := f.ReadAll(maxConfigFile, fifoTimeout)
+	switch {
+	case errors.Is(err, safefile.ErrTooLarge):
+		return configFile{}, errors.New("it is larger than 1 MiB, so it is no config file")
+	case err != nil:
 		return configFile{}, err
 	}
 	file.values, err = parseFile(printable.Quote(path), data)

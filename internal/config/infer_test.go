@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -468,6 +469,42 @@ func TestInferRefuses(t *testing.T) {
 	}
 }
 
+// A secret is drawn only for agents that this process starts, and that nobody else has to meet.
+func TestDrawsSecret(t *testing.T) {
+	for _, tt := range []struct {
+		name, args, env string
+		want            bool
+	}{
+		{"a batch script", "", jobEnv, true},
+		{"static", "--rdzv-backend=static", jobEnv, true},
+		{"a run id", "--rdzv-id=job7", jobEnv, true},
+		{"the first node as MASTER_ADDR", "", jobEnv + " MASTER_ADDR=n1", true},
+		{"a port of MASTER_ADDR, where a store may listen", "", jobEnv + " MASTER_ADDR=n1 MASTER_PORT=29400", false},
+		{"another host as MASTER_ADDR", "", jobEnv + " MASTER_ADDR=h", false},
+		{"a secret of the user", "", jobEnv + " PET_RDZV_SECRET=0123456789abcdefghij", false},
+		{"etcd", "--rdzv-backend=etcd --rdzv-endpoint=h --rdzv-id=job7 --nnodes=3", jobEnv, false},
+		{"an endpoint of the user", "--rdzv-endpoint=h --nnodes=3", jobEnv, false},
+		{"one node", "--nnodes=1", jobEnv, false},
+		{"a step", "", stepEnv, false},
+		{"no scheduler", "--nnodes=2 --rdzv-endpoint=h", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := resolveIn(surroundings{env: environ(tt.env).lookup}, append(strings.Fields(tt.args), "s.py")...)
+			if err != nil || c.DrawsSecret != tt.want {
+				t.Errorf("%v, %v, want %v", c != nil && c.DrawsSecret, err, tt.want)
+			}
+		})
+	}
+}
+
+// Secrets are as long as the key of the proofs, and differ.
+func TestDrawSecret(t *testing.T) {
+	a, b := DrawSecret(), DrawSecret()
+	if a == b || !regexp.MustCompile("^[0-9a-f]{64}$").MatchString(a) {
+		t.Errorf("%q, then %q", a, b)
+	}
+}
+
 func TestInferLaunch(t *testing.T) {
 	env := environ(jobEnv, "SLURM_JOB_END_TIME=1800000000 SLURM_RESTART_COUNT=1")
 	c, err := resolveIn(
@@ -484,6 +521,9 @@ func TestInferLaunch(t *testing.T) {
 	}
 	if c.Scheduler != "slurm" || c.Attempt != 1 || !c.Deadline.Equal(time.Unix(1800000000, 0)) {
 		t.Errorf("scheduler %q, attempt %d, deadline %v", c.Scheduler, c.Attempt, c.Deadline)
+	}
+	if !c.DrawsSecret {
+		t.Error("the agents get no secret")
 	}
 	c, err = resolveIn(surroundings{env: environ(stepEnv).lookup}, "s.py")
 	if err != nil || len(c.Rendezvous.Ports) != 8 || c.Rendezvous.Ports[0] != c.Rendezvous.Endpoints[0].Port {

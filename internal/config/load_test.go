@@ -320,22 +320,6 @@ func TestBadInput(t *testing.T) {
 		},
 		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + typeOneOf},
 
-		{line: "s.py", env: "PET_RDZV_SECRET=", want: "PET_RDZV_SECRET: holds no secret: it is empty; unset it to have none"},
-		{
-			line: "s.py",
-			env:  "ELASTICRUN_RDZV_SECRET_FILE=gone",
-			want: "ELASTICRUN_RDZV_SECRET_FILE=gone: cannot be read: no such file or directory",
-		},
-		{line: "--rdzv-secret-file=. s.py", want: "--rdzv-secret-file=.: cannot be read: is a directory"},
-		{
-			line: "--rdzv-secret-file=elasticrun.yaml s.py",
-			file: "\r\n",
-			want: "--rdzv-secret-file=elasticrun.yaml: holds no secret: it is empty",
-		},
-		{
-			line: "--rdzv-secret-file=/dev/zero s.py",
-			want: "--rdzv-secret-file=/dev/zero: is larger than 65536 bytes, so it is no secret",
-		},
 		{
 			line: "s.py",
 			env:  "PET_RDZV_CONF=password=a b,timeout=x",

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/nearest"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
@@ -19,6 +20,17 @@ const LocalEndpoint = "local"
 // isLocal reports whether the agents of a job of several nodes meet without a port.
 func (in rendezvousFlags) isLocal() bool {
 	return in.Endpoint == LocalEndpoint && in.MaxNodes > 1 && !in.Standalone
+}
+
+// MeantLocal suggests a local endpoint to those who may have misspelled it.
+const MeantLocal = "did you mean local, for agents in several terminals of this machine?"
+
+// IsNearLocal reports whether the user may have meant a local endpoint and misspelled it: the endpoint is a short name
+// without a port. A host may have that name.
+func (r *Rendezvous) IsNearLocal() bool {
+	host := strings.ToLower(r.Endpoint)
+	return r.Backend == rdzv.BackendC10d && !r.Local && !strings.ContainsAny(host, ".:") &&
+		nearest.Of(LocalEndpoint, []string{host}) != ""
 }
 
 // checkLocal refuses what contradicts a local endpoint: flags of other backends, and those that choose a host.

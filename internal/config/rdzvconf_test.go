@@ -98,7 +98,7 @@ func TestConfBothNames(t *testing.T) {
 
 // A read_timeout above the time that a request may take is not used.
 func TestConfReadTimeout(t *testing.T) {
-	const warning = "read_timeout is 1m0s, but one reply of the store may take at most 4s " +
+	const warning = "read_timeout is 1m, but one reply of the store may take at most 4s " +
 		"(heartbeat_timeout, and a third of keep_alive_interval × keep_alive_max_attempt)"
 	for in, want := range map[string]time.Duration{
 		"read_timeout=60,heartbeat_timeout=4": 4 * time.Second, "read_timeout=2": 2 * time.Second, "": 5 * time.Second,
@@ -146,17 +146,19 @@ func TestConfRefuses(t *testing.T) {
 		{
 			"static",
 			"x=5",
-			"unknown option x: the static backend has timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl",
+			"unknown option x: the static backend has timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key)",
 		},
 		{
 			"etcd",
 			"x=5",
 			"unknown option x: the etcd backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, protocol, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key), user, password, password_file, etcd_prefix",
 		},
-		{"c10d", "x=5", "unknown option x: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type"},
+		{"c10d", "x=5", "unknown option x: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key)"},
 		{"etcd", "protocol=ftp", "protocol=ftp must be one of http, https"},
 		{"etcd", "ca_cert=a", "certificates need protocol=https"},
 		{"etcd", "protocol=https,cert=a", "ssl_cert and ssl_cert_key belong together"},
+		{"c10d", "cert=a", "ssl_cert and ssl_cert_key belong together"},
+		{"static", "key=a,cacert=b", "ssl_cert and ssl_cert_key belong together"},
 		{"etcd", "user=a", "user and password (or password_file) belong together"},
 		{"etcd", "user=a,password=b,password_file=c", "password and password_file are the same option: give one of them"},
 		{
@@ -178,6 +180,7 @@ func TestConfRefuses(t *testing.T) {
 
 // TestConfHidesPasswords checks that no part of a password is in an error, a warning, the settings or a printed Config.
 func TestConfHidesPasswords(t *testing.T) {
+	clean(t)
 	for _, conf := range []string{
 		"user=u,password=hush",
 		"password=hush",
@@ -194,7 +197,8 @@ func TestConfHidesPasswords(t *testing.T) {
 		"'user=u,password=hush'",
 		`"password=hush"`,
 	} {
-		c, err := resolveArgs(machine{}, "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-conf="+conf, "s.py")
+		t.Setenv(confEnv, conf)
+		c, err := load("--rdzv-backend=etcd --rdzv-id=a s.py")
 		if err != nil {
 			if strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s: the error shows it: %v", conf, err)

@@ -30,6 +30,8 @@ type Rendezvous struct {
 	LocalAddr string `flag:"local-addr"`
 	// WorkerStorePorts are the ports that this node's worker store may take; zero for any.
 	WorkerStorePorts PortRange `flag:"worker-store-port"`
+	// StoreUsers are the users besides this one and root whom stores of this machine alone serve.
+	StoreUsers StoreUsers `flag:"store-users"`
 	// Hint is the rank that --node-rank or the scheduler gave this node, or -1. Several agents of a machine may have
 	// the same. With static on several nodes it is the rank, and below MaxNodes.
 	Hint int
@@ -41,6 +43,10 @@ type Rendezvous struct {
 	LaunchRestarts bool
 	// Secret is what all agents of the job must know; empty for none.
 	Secret Secret
+	// SecretSource names the setting that the secret came from; empty for none.
+	SecretSource string
+	// RequireAuth refuses a store that serves everybody who can reach it.
+	RequireAuth bool `flag:"require-auth"`
 
 	// Settings are the options of --rdzv-conf.
 	rdzvconf.Settings

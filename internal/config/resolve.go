@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -26,7 +27,9 @@ type surroundings struct {
 	// dir returns the working directory, without links.
 	dir func() string
 	// secret reads a file with a secret; see readSecret.
-	secret func(path string) (secret Secret, warning string, err error)
+	secret func(path string) (Secret, error)
+	// certificates checks files with certificates; see checkCertificates.
+	certificates func(certfiles.Files) error
 	// noScript allows a command line without a script.
 	noScript bool
 }

@@ -140,7 +140,7 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	in.Try = func() []string { return from.withEndpoints(len(c.ScriptArgs) + 1) }
 	items := value[[]rdzvconf.Item](r, "rdzv-conf")
 	checkLocal(r, in, items)
-	v.Secret = agentsSecret(r, from)
+	v.Secret, v.SecretSource = agentsSecret(r, from)
 	if v.LaunchRestarts = v.LaunchID != ""; !v.LaunchRestarts {
 		v.LaunchID = facts.LaunchID().Is
 	}
@@ -162,10 +162,15 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 		v.Ports = candidatePorts(r, endpoints[0].Port, facts.PortKey)
 		v.Endpoints[0].Port = v.Ports[0]
 	}
+	c.DrawsSecret = c.Launch != nil && v.Secret.Reveal() == "" && !facts.EndpointGiven && v.Backend != rdzv.BackendEtcd
 	v.readConf(r, items, from)
+	if in.MaxNodes > 1 {
+		v.checkCertificates(r, from)
+	}
 	c.readHint(r)
 	v.Expected = expectedNodes(c.MinNodes, c.MaxNodes, facts.Nodes)
 	c.checkRendezvous(r, in, out)
+	c.checkAdmission(r)
 }
 
 func readRendezvousFlags(r *reader, maxNodes int) rendezvousFlags {
@@ -271,16 +276,22 @@ func (r *Rendezvous) readConf(settings *reader, items []rdzvconf.Item, from surr
 	if slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "rank" && !item.Unshown }) {
 		settings.fail(name, "rank is set by --node-rank")
 	}
-	secretFile := func(path string) (Secret, error) {
-		secret, warning, err := from.secret(path)
-		if warning != "" {
-			settings.warn(name, "password_file="+printable.Quote(path)+": "+warning)
+	fromFlag := settings.settings[name].Source.Kind == FromFlag
+	for _, item := range items {
+		if problem := noSecretHere(r.Backend, item.Key, fromFlag); problem != "" && !item.Unshown {
+			settings.fail(name, problem)
+			return
 		}
-		return secret, err
 	}
-	read, warnings, err := rdzvconf.Read(r.Backend, items, secretFile)
+	read, warnings, err := rdzvconf.Read(r.Backend, items, from.secret)
 	if err != nil {
 		settings.fail(name, err.Error())
+		return
+	}
+	password := func(item rdzvconf.Item) bool { return item.Key == "password" }
+	if fromFlag && slices.ContainsFunc(items, password) {
+		settings.fail(name, "every user of this machine can read a command line: put the password into a file, "+
+			"password_file=FILE, or the whole option into "+confEnv)
 		return
 	}
 	r.Settings = read
@@ -288,6 +299,23 @@ func (r *Rendezvous) readConf(settings *reader, items []rdzvconf.Item, from surr
 	for _, warning := range warnings {
 		settings.warn(name, warning)
 	}
+}
+
+// noSecretHere says where a secret belongs that was given as this option; it is empty for other options. Only etcd has
+// a password.
+func noSecretHere(backend, key string, fromFlag bool) string {
+	const secret = "the agents' secret comes from a file, --rdzv-secret-file=FILE, or from " + SecretEnv
+	key = strings.ReplaceAll(strings.ToLower(key), "-", "_")
+	isSecret := slices.Contains([]string{"secret", "secret_file", "rdzv_secret", "rdzv_secret_file", "token"}, key)
+	switch {
+	case isSecret && backend == rdzv.BackendEtcd:
+		return "etcd knows users, not a secret: give user=USER,password_file=FILE"
+	case isSecret:
+		return secret
+	case key == "password" && backend != rdzv.BackendEtcd && fromFlag:
+		return "the " + backend + " backend has no password; " + secret
+	}
+	return ""
 }
 
 // readHint reads the rank that this node was given.
@@ -362,7 +390,7 @@ func warnLoopback(r *reader, in rendezvousFlags, endpoints []HostPort) {
 		name, problem = "nnodes", "there is no --master-addr or --rdzv-endpoint, and "
 	}
 	for _, e := range endpoints {
-		if isLoopback(e.Host) {
+		if rdzvconf.IsLoopback(e.Host) {
 			r.warn(name, problem+e.Host+" means another machine on each node: only agents of one machine can meet there")
 		}
 	}

@@ -175,6 +175,9 @@ func TestRendezvousPoint(t *testing.T) {
 }
 
 func TestRendezvousWarnings(t *testing.T) {
+	clean(t)
+	write(t, "p", "etcd's")
+	chmod(t, "p", 0o600)
 	const loop = " means another machine on each node: only agents of one machine can meet there"
 	tests := []struct {
 		args []string
@@ -209,6 +212,7 @@ func TestRendezvousWarnings(t *testing.T) {
 			[]string{"--worker-store-port=1-2: has no effect on one node; use --master-port"},
 		},
 
+		{[]string{"--nnodes=2", "--rdzv-endpoint=LOCALHOST."}, []string{"--rdzv-endpoint=LOCALHOST.: LOCALHOST." + loop}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=localhost"}, []string{"--rdzv-endpoint=localhost: localhost" + loop}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=[::1]:5"}, []string{"--rdzv-endpoint=[::1]:5: ::1" + loop}},
 		{
@@ -227,9 +231,9 @@ func TestRendezvousWarnings(t *testing.T) {
 			"--worker-store-port=7: has no effect with the static backend, whose workers meet at the master address",
 		}},
 		{
-			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h", "--rdzv-conf=user=u,password=p"},
+			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h", "--rdzv-conf=user=u,password_file=p"},
 			[]string{
-				"--rdzv-conf=user=u,password=(hidden): the password is sent in plain text; use protocol=https",
+				"--rdzv-conf=user=u,password_file=p: the password is sent in plain text; use protocol=https",
 			},
 		},
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,30 +41,93 @@ func TestSecretIsNotShown(t *testing.T) {
 
 func TestReadSecret(t *testing.T) {
 	dir := t.TempDir()
+	path := filepath.Join(dir, "secret")
 	for content, want := range map[string]string{
-		"s": "s", "s\n": "s", "s\r\n": "s", "s\n\n": "s\n", " s ": " s ", "a\nb": "a\nb",
+		"s": "s", "s\n": "s", "s\r\n": "s", "s\n\n": "s\n", " s ": " s ", "a\nb": "a\nb", "\x00\xff\n": "\x00\xff",
 		strings.Repeat("x", maxSecret): strings.Repeat("x", maxSecret),
 	} {
-		path := filepath.Join(dir, "secret")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, warning, err := readSecret(path); err != nil || warning != "" || got.Reveal() != want {
-			t.Errorf("%.10q: got %.10q, %q, %v, want %.10q", content, got.Reveal(), warning, err, want)
+		if got, err := readSecret(path); err != nil || got.Reveal() != want {
+			t.Errorf("%.10q: got %.10q, %v, want %.10q", content, got.Reveal(), err, want)
 		}
 	}
-	for mode, warns := range map[os.FileMode]bool{0o600: false, 0o640: false, 0o604: true, 0o644: true} {
-		path := filepath.Join(dir, fmt.Sprintf("mode%o", mode))
-		if err := os.WriteFile(path, []byte("s"), 0o600); err != nil {
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan error)
+	go func() { wrote <- os.WriteFile(fifo, []byte("through a pipe\n"), 0) }()
+	if got, err := readSecret(fifo); err != nil || got.Reveal() != "through a pipe" {
+		t.Errorf("a FIFO: got %q, %v", got.Reveal(), err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	for content, want := range map[string]string{
+		"": "holds no secret: it is empty", "\r\n": "holds no secret: it is empty",
+		strings.Repeat("x", maxSecret+1): "is larger than 65536 bytes, so it is no secret",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
-		if _, warning, err := readSecret(path); err != nil || (warning != "") != warns {
-			t.Errorf("mode %o: warning %q, %v", mode, warning, err)
+		if _, err := readSecret(path); err == nil || err.Error() != want {
+			t.Errorf("%.10q: got %v, want %s", content, err, want)
 		}
 	}
+	chmod(t, path, 0o640)
+	const others = "is not secret: others than its owner may read or change it (mode 0640): chmod 600 "
+	if _, err := readSecret(path); err == nil || err.Error() != others+path {
+		t.Errorf("got %v, want %s", err, others+path)
+	}
+}
+
+func TestCheckStrength(t *testing.T) {
+	const short, repeated = "so it can be guessed; it needs at least 16", "repeats"
+	for text, want := range map[string]string{
+		"a":                "the secret has 1 byte, " + short,
+		"0123456789abcde":  "the secret has 15 bytes, " + short,
+		"0123456789abcdef": "",
+		"\x00\x01\x02\x03\xff\xfe\xfd\xfc\n\n\n\n\n\n\n\n": "",
+		strings.Repeat("a", 99):                            "the secret " + repeated + " 1 byte, ",
+		strings.Repeat("ab", 8):                            "the secret " + repeated + " 2 bytes, ",
+		strings.Repeat("abc", 30):                          "the secret " + repeated + " 3 bytes, ",
+		strings.Repeat("abcd", 4):                          "",
+		strings.Repeat("é", 16):                            "the secret " + repeated + " 2 bytes, ",
+	} {
+		err := checkStrength(rdzvconf.NewSecret(text))
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzSecret checks that a secret is accepted with and without a newline at its end, and that no error shows it.
+func FuzzSecret(f *testing.F) {
+	for _, seed := range []string{"", "\n", "short", "a secret that is long enough", strings.Repeat("ab", 50)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		secret, err := parseSecret(text)
+		if err == nil {
+			err = checkStrength(secret)
+		}
+		if err != nil {
+			if len(text) > 9 && strings.Contains(err.Error(), text) {
+				t.Errorf("%q: the error shows it: %v", text, err)
+			}
+			return
+		}
+		if !strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\r") {
+			if again, err := parseSecret(text + "\n"); err != nil || !again.Equal(secret) {
+				t.Errorf("%q: another secret with a newline: %v", text, err)
+			}
+		}
+		if len(text) < minSecret {
+			t.Errorf("%q was accepted", text)
+		}
+	})
 }
 
 // TestSecretPrecedence checks that a flag overrides the environment, which overrides the config file, although there
@@ -71,24 +135,25 @@ func TestReadSecret(t *testing.T) {
 func TestSecretPrecedence(t *testing.T) {
 	tests := []struct{ name, line, env, file, want string }{
 		{"none", "s.py", "", "", ""},
-		{"flag", "--rdzv-secret-file=f s.py", "", "", "of the file"},
-		{"its variable", "s.py", "ELASTICRUN_RDZV_SECRET_FILE=f", "", "of the file"},
-		{"config file", "s.py", "", "rdzv-secret-file: f", "of the file"},
-		{"the secret itself", "s.py", "PET_RDZV_SECRET=itself", "", "itself"},
-		{"flag beats the secret itself", "--rdzv-secret-file=f s.py", "PET_RDZV_SECRET=itself", "", "of the file"},
+		{"flag", "--rdzv-secret-file=f s.py", "", "", "the secret of a file"},
+		{"its variable", "s.py", "ELASTICRUN_RDZV_SECRET_FILE=f", "", "the secret of a file"},
+		{"config file", "s.py", "", "rdzv-secret-file: f", "the secret of a file"},
+		{"the secret itself", "s.py", "PET_RDZV_SECRET=the-secret-itself", "", "the-secret-itself"},
+		{"flag beats the secret itself", "--rdzv-secret-file=f s.py", "PET_RDZV_SECRET=the-secret-itself", "", "the secret of a file"},
 		{
 			"variable beats the secret itself",
 			"s.py",
-			"PET_RDZV_SECRET=itself ELASTICRUN_RDZV_SECRET_FILE=f",
+			"PET_RDZV_SECRET=the-secret-itself ELASTICRUN_RDZV_SECRET_FILE=f",
 			"",
-			"of the file",
+			"the secret of a file",
 		},
-		{"the secret itself beats the config file", "s.py", "PET_RDZV_SECRET=itself", "rdzv-secret-file: f", "itself"},
+		{"the secret itself beats the config file", "s.py", "PET_RDZV_SECRET=the-secret-itself", "rdzv-secret-file: f", "the-secret-itself"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			clean(t)
-			write(t, "f", "of the file\n")
+			write(t, "f", "the secret of a file\n")
+			chmod(t, "f", 0o600)
 			setEnv(t, strings.Fields(tt.env)...)
 			if tt.file != "" {
 				write(t, "elasticrun.yaml", tt.file)
@@ -100,9 +165,57 @@ func TestSecretPrecedence(t *testing.T) {
 			if got := c.Rendezvous.Secret.Reveal(); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			warned := strings.Contains(strings.Join(c.Warnings, " "), "every user of this machine can read")
-			if warned != (tt.want == "of the file") {
-				t.Errorf("warnings %q: the file is for all to read", c.Warnings)
+		})
+	}
+}
+
+// TestRefusedSecrets checks that an error names the true source of a secret.
+func TestRefusedSecrets(t *testing.T) {
+	for _, tt := range []struct{ line, env, file, want string }{
+		{line: "s.py", env: "PET_RDZV_SECRET=", want: "PET_RDZV_SECRET: holds no secret: it is empty; unset it to have none"},
+		{
+			line: "s.py",
+			env:  "ELASTICRUN_RDZV_SECRET_FILE=gone",
+			want: "ELASTICRUN_RDZV_SECRET_FILE=gone: cannot be read: no such file or directory; " +
+				"elasticrun secret > FILE makes one, for all nodes",
+		},
+		{line: "--rdzv-secret-file=. s.py", want: "--rdzv-secret-file=.: cannot be read: is a directory"},
+		{
+			line: "--rdzv-secret-file=elasticrun.yaml s.py",
+			file: "\r\n",
+			want: "--rdzv-secret-file=elasticrun.yaml: is not secret: others than its owner may read or change it (mode 0644): " +
+				"chmod 600 elasticrun.yaml",
+		},
+		{
+			line: "--rdzv-secret-file=/dev/null s.py",
+			want: "--rdzv-secret-file=/dev/null: holds no secret: it is empty",
+		},
+		{
+			line: "s.py", env: "PET_RDZV_SECRET=123456789012345",
+			want: "PET_RDZV_SECRET: the secret has 15 bytes, so it can be guessed; it needs at least 16: elasticrun secret > FILE makes a good one",
+		},
+		{
+			line: "s.py", env: "PET_RDZV_SECRET=aaaaaaaaaaaaaaaaaaaaaa",
+			want: "PET_RDZV_SECRET: the secret repeats 1 byte, so it can be guessed: elasticrun secret > FILE makes a good one",
+		},
+		{
+			line: "--rdzv-backend=etcd --rdzv-id=a --rdzv-conf=user=u,password=hush s.py",
+			want: "--rdzv-conf=user=u,password=(hidden): every user of this machine can read a command line: " +
+				"put the password into a file, password_file=FILE, or the whole option into PET_RDZV_CONF",
+		},
+		{
+			line: "--rdzv-secret-file=/dev/zero s.py",
+			want: "--rdzv-secret-file=/dev/zero: cannot be read: it is a device, not a regular file",
+		},
+	} {
+		t.Run(tt.line+" "+tt.env, func(t *testing.T) {
+			clean(t)
+			setEnv(t, strings.Fields(tt.env)...)
+			if tt.file != "" {
+				write(t, "elasticrun.yaml", tt.file)
+			}
+			if _, err := load(tt.line); err == nil || err.Error() != tt.want {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
 	}

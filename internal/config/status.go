@@ -38,7 +38,9 @@ func LoadStatus(args []string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resolveStatus(r, surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret})
+	return resolveStatus(r, surroundings{
+		env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates,
+	})
 }
 
 func resolveStatus(r *reader, from surroundings) (*Status, error) {

@@ -16,7 +16,7 @@ import (
 func TestLoadStatus(t *testing.T) {
 	clean(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("s"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte("the job's own secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	type brief struct {
@@ -53,7 +53,7 @@ func TestLoadStatus(t *testing.T) {
 			}
 			got := brief{
 				Backend: c.Rendezvous.Backend, RunID: c.RunID, Prefix: c.Rendezvous.Etcd.Prefix,
-				Secret: c.Rendezvous.Secret.Reveal() == "s", JSON: c.JSON, Watch: c.Watch, Local: c.Local,
+				Secret: c.Rendezvous.Secret.Reveal() == "the job's own secret", JSON: c.JSON, Watch: c.Watch, Local: c.Local,
 			}
 			if c.Addr != nil {
 				got.Addr = c.Addr.String()

@@ -15,7 +15,8 @@ func LoadStop(args []string) (*Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Stop{r.readTarget(surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret})}
+	from := surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates}
+	c := &Stop{r.readTarget(from)}
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 )
 
 // Store is the resolved configuration of elasticrun store.
@@ -19,6 +21,10 @@ type Store struct {
 	DataDir string `flag:"data-dir"`
 	// Secret is what agents must know; empty for none.
 	Secret Secret
+	// StoreUsers are the users besides this one and root whom the store serves if only this machine can reach it.
+	StoreUsers StoreUsers `flag:"store-users"`
+	// Certificates are the site's; the zero value is none.
+	Certificates certfiles.Files
 	// MaxConns limits the connections that are served at a time; 0 is no limit.
 	MaxConns int `flag:"max-conns"`
 	// MaxMemory limits the memory of the store in bytes, at least 1 MiB.
@@ -75,7 +81,21 @@ func StoreFlags() []Flag {
 			Name: "grace", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", parse: as(parseSeconds),
 			Help: "How long requests in progress may take to finish when the store is told to stop.",
 		},
-		inherit("rdzv-secret-file"), inherit("log-format"), inherit("log-level"), inherit("help"),
+		Flag{
+			Name: "ssl-cert", Kind: KindString, Placeholder: "FILE",
+			Help: "File with the store's certificate, for the name by which agents know the store. It is read again when it " +
+				"changes. Default: one that is made in memory.",
+		},
+		Flag{Name: "ssl-cert-key", Kind: KindString, Placeholder: "FILE", Help: "File with the key of --ssl-cert."},
+		Flag{
+			Name: "ca-cert", Kind: KindString, Placeholder: "FILE",
+			Help: "File with certificate authorities: only agents with a certificate of one of them are served. It is read " +
+				"again when it changes. Default: agents need no certificate.",
+		},
+		inherit("rdzv-secret-file"),
+		inherit("require-auth", withHelp("Refuse to start without a secret, or --ca-cert with --ssl-cert, where other "+
+			"machines can reach the store.")),
+		inherit("store-users"), inherit("log-format"), inherit("log-level"), inherit("help"),
 	)
 }
 
@@ -88,7 +108,13 @@ func LoadStore(args []string) (*Store, error) {
 	}
 	c := &Store{}
 	r.decode(c)
-	c.Secret = agentsSecret(r, surroundings{env: os.LookupEnv, secret: readSecret})
+	c.Secret, _ = agentsSecret(r, surroundings{env: os.LookupEnv, secret: readSecret})
+	c.Certificates = storeCertificates(r)
+	open := c.Secret.Reveal() == "" && !c.Certificates.Mutual() && !c.StoreUsers.checkedAt(c.Listen)
+	if r.flag("require-auth") && open {
+		why, remedy := flagNames.lacking(c.Certificates)
+		r.fail("require-auth", why+": "+remedy)
+	}
 	if c.Health != nil && *c.Health == c.Listen && c.Health.Port != 0 {
 		r.fail("health", "the store listens there; choose another port")
 	}

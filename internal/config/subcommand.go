@@ -89,6 +89,7 @@ Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or noth
 at least a second later, stops it at once. Workers' keys are in memory and are lost when it stops.
 `,
 		},
+		secretCommand(),
 		{
 			Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", flags: SimulateFlags,
 			Intro: `Simulate a large rendezvous on this machine: the real store and leader in this process, and real

@@ -21,14 +21,7 @@ const (
 
 func groups() []string {
 	return []string{
-		groupSize,
-		groupRendezvous,
-		groupCommand,
-		groupOutput,
-		groupLife,
-		groupBefore,
-		groupObserve,
-		groupLauncher,
+		groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupBefore, groupObserve, groupLauncher,
 	}
 }
 
@@ -116,7 +109,12 @@ func Flags() []Flag {
 		{
 			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous, Effect: Reads,
 			Help: "File with a secret that all agents of the job and its store must share. PET_RDZV_SECRET can hold the " +
-				"secret itself.",
+				"secret itself. elasticrun secret > FILE makes one.",
+		},
+		{
+			Name: "require-auth", Kind: KindBool, Group: groupRendezvous,
+			Help: "Refuse a job of several nodes whose store would serve everybody who can reach it: c10d and static need " +
+				"a secret, etcd a user or a client certificate.",
 		},
 		{
 			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
@@ -141,6 +139,7 @@ func Flags() []Flag {
 				"if a firewall lets only these ports through; each agent of a machine needs one. Default: any free " +
 				"port. No effect with static and on one node, where --master-port applies.",
 		},
+		storeUsersFlag(),
 
 		{
 			Name: "module", Short: "m", Kind: KindBool, Group: groupCommand, Torchrun: true,

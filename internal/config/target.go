@@ -21,6 +21,8 @@ type Target struct {
 	Rendezvous Rendezvous
 	// InSlurm says that the endpoint is Slurm's name of a node, which need not be a host name.
 	InSlurm bool
+	// SlurmJob is the id of the Slurm job in which the job runs, as far as its run id shows; empty if it does not.
+	SlurmJob string
 	// Warnings are one line each.
 	Warnings []string
 }
@@ -130,9 +132,12 @@ func (c *Target) readJob(r *reader, from surroundings) {
 		return
 	}
 	v := &c.Rendezvous
-	*v = Rendezvous{Backend: backend, Endpoint: in.Endpoint, Endpoints: endpoints, Secret: agentsSecret(r, from)}
+	*v = Rendezvous{Backend: backend, Endpoint: in.Endpoint, Endpoints: endpoints}
+	v.Secret, v.SecretSource = agentsSecret(r, from)
 	v.readConf(r, items, from)
+	v.checkCertificates(r, from)
 	c.RunID = cmp.Or(in.RunID, NoRunID)
+	c.SlurmJob, _, _ = strings.Cut(scheduler.PortKey(c.RunID), ".")
 	if backend != rdzv.BackendEtcd {
 		v.Ports = []int{endpoints[0].Port}
 		if _, port, err := rdzvconf.ParseEndpoint(in.Endpoint); err == nil && port < 0 && scheduler.PortKey(c.RunID) != "" {

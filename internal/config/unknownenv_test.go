@@ -11,7 +11,7 @@ import (
 // A variable without effect is named, because it may be a typing error. Those of other programs are not.
 func TestUnknownVariables(t *testing.T) {
 	clean(t)
-	setEnv(t, "PET_NNODES=1", "PET_RDZV_SECRET=s", "PET_NPROC_PERNODE=2", "PET_NUMA_BINDING=node", "PET_X\x1b=1", "PET_exit_Barrier_timeout=3",
+	setEnv(t, "PET_NNODES=1", "PET_RDZV_SECRET=the-job's-own-secret", "PET_NPROC_PERNODE=2", "PET_NUMA_BINDING=node", "PET_X\x1b=1", "PET_exit_Barrier_timeout=3",
 		"CARPET_X=1",
 		"ELASTICRUN_REPROT=r", "ELASTICRUN_NNODES=1", "ELASTICRUN_ROUND=2", "ELASTICRUN_STORE_SERVICE_HOST=h",
 		"ELASTICRUN_STORE_PORT=tcp://h:29400", "ELASTICRUN_STORE_PORT_29400_TCP=h", "ELASTICRUN_RPC_ADDR=h")

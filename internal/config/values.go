@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -192,12 +193,6 @@ func parseStatusAddr(s string) (HostPort, error) {
 	return at, err
 }
 
-// isLoopback recognizes localhost and the loopback addresses.
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
-}
-
 // isUnspecified recognizes 0.0.0.0 and ::.
 func isUnspecified(host string) bool {
 	addr, err := netip.ParseAddr(host)
@@ -229,7 +224,7 @@ func parseStream(s string) (workerlog.StreamSet, error) {
 
 func parseFilters(s string) ([]string, error) { return workerlog.ParseFilters(s), nil }
 
-var attemptName = lazily(`^\d+(\.r\d+)?(\.\d+)?$`)
+var attemptName = lazyregexp.New(`^\d+(\.r\d+)?(\.\d+)?$`)
 
 // parseAttempt reads the name of an attempt; all attempts are "".
 func parseAttempt(s string) (string, error) {

@@ -2,24 +2,19 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // The messages of the YAML library that name something.
 var (
-	yamlWrongShape = lazily(`^line (\d+): cannot unmarshal .* into map\[string\]interface \{\}$`)
-	yamlTwice      = lazily(`^line (\d+): mapping key (".*") already defined at line (\d+)$`)
-	yamlAnchor     = lazily(`^unknown anchor '(.*)' referenced$`)
-	yamlTag        = lazily("^cannot decode \\S+ `(.*)` as a (\\S+)$")
-	yamlAtLine     = lazily(`^(line \d+): (.*)$`)
+	yamlWrongShape = lazyregexp.New(`^line (\d+): cannot unmarshal .* into map\[string\]interface \{\}$`)
+	yamlTwice      = lazyregexp.New(`^line (\d+): mapping key (".*") already defined at line (\d+)$`)
+	yamlAnchor     = lazyregexp.New(`^unknown anchor '(.*)' referenced$`)
+	yamlTag        = lazyregexp.New("^cannot decode \\S+ `(.*)` as a (\\S+)$")
+	yamlAtLine     = lazyregexp.New(`^(line \d+): (.*)$`)
 )
-
-// lazily compiles a pattern on its first use, because most launches need none.
-func lazily(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
 
 // yamlProblem turns a message of the YAML library into one line for users.
 func yamlProblem(message string) string {

@@ -47,6 +47,9 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 		Nodes: cfg.MaxNodes, Workers: cfg.NprocPerNode, Script: cfg.Script, Now: time.Now(),
 		Limits: ReadLimits(root), Memory: ReadMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
 	}
+	if cfg.MaxNodes > 1 {
+		f.Admission = cfg.Admission()
+	}
 	if cfg.Rendezvous.Local {
 		f.Nodes = 1 // all nodes are on this machine
 	}
@@ -86,7 +89,9 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
 		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, opts.Version); err == nil {
-			f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
+			if f.Refusal = launch.CheckEndpoint(ctx, cfg); f.Refusal == nil {
+				f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
+			}
 		} else if errors.As(err, new(*config.UsageError)) { // the folder of a local endpoint cannot be used
 			f.Refusal, err = err, nil
 		}

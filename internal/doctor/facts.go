@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/preview"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
@@ -28,6 +29,8 @@ type Facts struct {
 	// Endpoints is what was found at the rendezvous endpoints; Refusal says why the job would be refused there.
 	Endpoints []preview.Endpoint
 	Refusal   error
+	// Admission is whom the job's store serves; zero for a job of one node.
+	Admission config.Admission
 	Disks     []Disk
 	GPUs      GPUs
 	Kernel    evidence.KernelLog

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/internal/preview"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
@@ -29,6 +31,9 @@ func Judge(f Facts) []Check {
 	}
 	checks = append(checks, ports(f.PortErr), hostName(f.HostName, f.Nodes))
 	checks = append(checks, endpoints(f.Endpoints, f.Refusal)...)
+	if f.Admission.Who != "" && f.Refusal == nil { // else a store is there that this node's settings do not describe
+		checks = append(checks, admission(f.Admission))
+	}
 	for _, d := range f.Disks {
 		checks = append(checks, disk(d))
 	}
@@ -105,7 +110,7 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 	}
 	if refusal != nil {
 		c := Check{Name: "rendezvous", Status: Fail, Value: refusal.Error()}
-		if len(at) > 0 { // else the error says what to do
+		if len(at) > 0 && !slices.ContainsFunc(at, mayBeTheJobs) { // else the error says what to do
 			c.Advice = "give each job its own endpoint, the same on all of its nodes"
 		}
 		checks = append(checks, c)
@@ -113,11 +118,30 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 	return checks
 }
 
+// mayBeTheJobs reports whether the job's own store may be at the endpoint, and refuses this node for a reason that the
+// user can correct.
+func mayBeTheJobs(e preview.Endpoint) bool {
+	return slices.ContainsFunc(e.Addresses, func(a preview.Address) bool { return isCorrectable(a.State) })
+}
+
+// isCorrectable reports whether a store in this state says itself what to do.
+func isCorrectable(state string) bool {
+	switch state {
+	case preview.StateOtherSecret, preview.StateCertificate, preview.StateOtherVersion, preview.StateBusy:
+		return true
+	}
+	return false
+}
+
 func endpoint(name string, a preview.Address) Check {
 	if a.Addr.IsValid() {
 		name += " at " + a.Addr.String()
 	}
 	c := Check{Name: "endpoint", Status: OK, Value: name + ": " + a.Detail}
+	if isCorrectable(a.State) {
+		c.Status = Warn
+		return c
+	}
 	switch a.State {
 	case preview.StateThisRun, preview.StateAnyRun, preview.StateListens:
 	case preview.StateNobody:
@@ -126,10 +150,16 @@ func endpoint(name string, a preview.Address) Check {
 		}
 	case preview.StateTimedOut, preview.StateUnreachable, preview.StateSilent:
 		c.Status, c.Advice = Warn, "check that the machine is up and that no firewall blocks the port"
-	case preview.StateOtherSecret, preview.StateOtherVersion, preview.StateBusy:
-		c.Status = Warn // Detail says what to do: the store can be this job's own
 	default:
 		c.Status, c.Advice = Warn, "this is not the store of this job; give the job another endpoint"
+	}
+	return c
+}
+
+func admission(a config.Admission) Check {
+	c := Check{Name: "admission", Status: OK, Value: "the store serves " + a.Who}
+	if a.Open {
+		c.Status, c.Advice = Warn, a.Remedy
 	}
 	return c
 }
@@ -241,7 +271,7 @@ func gpu(h topology.GPUHealth) Check {
 // xidBound is how long a fault of a GPU matters. lostGPU matches a fault that only a restart of the machine fixes.
 const xidBound = time.Hour
 
-var lostGPU = regexp.MustCompile(`NVRM: Xid \([^)]*\): 79,`)
+var lostGPU = lazyregexp.New(`NVRM: Xid \([^)]*\): 79,`)
 
 func kernelLog(log evidence.KernelLog, now time.Time) Check {
 	const name = "kernel log"
@@ -250,7 +280,7 @@ func kernelLog(log evidence.KernelLog, now time.Time) Check {
 	}
 	var recent []evidence.XidEvent
 	for _, x := range log.Xids {
-		if lostGPU.MatchString(x.Text) {
+		if lostGPU().MatchString(x.Text) {
 			return Check{name, Fail, x.Text, "the GPU has fallen off the bus: restart the machine"}
 		}
 		if now.Sub(x.Time) <= xidBound {

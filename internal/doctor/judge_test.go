@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/interpreter"
 	"github.com/elasticrun/elasticrun/internal/oneshot"
 	"github.com/elasticrun/elasticrun/internal/preview"
@@ -165,6 +166,15 @@ func TestJudge(t *testing.T) {
 			"10.0.0.1",
 		},
 		{"refused", func(f *Facts) { f.Refusal = errors.New("another job's") }, "rendezvous", Fail, "another job's"},
+		{"refused, so that the store is not this job's", func(f *Facts) {
+			f.Refusal, f.Admission = errors.New("another job's"), config.Admission{Who: "everybody", Open: true}
+		}, "rendezvous", Fail, "another job's"},
+		{
+			"a store for everybody",
+			func(f *Facts) { f.Admission = config.Admission{Who: "everybody", Open: true} },
+			"admission", Warn, "the store serves everybody",
+		},
+		{name: "a store with a secret", change: func(f *Facts) { f.Admission = config.Admission{Who: "agents with the secret"} }},
 		{"clocks apart", func(f *Facts) { at(f).Store.ClockOffset = -1.1 }, "clock", Warn, "ahead by -1.1s"},
 		{name: "clocks apart by no more than the way takes", change: func(f *Facts) {
 			at(f).Store.ClockOffset,
@@ -283,16 +293,31 @@ h: 1 ok, 1 warning, 2 failed
 	}
 }
 
+// TestAdviceForAnOpenStore checks that the advice is what closes the store.
+func TestAdviceForAnOpenStore(t *testing.T) {
+	t.Parallel()
+	const remedy = "make a secret"
+	if c := admission(config.Admission{Who: "everybody", Open: true, Remedy: remedy}); c.Advice != remedy {
+		t.Errorf("got the advice %q, want %q", c.Advice, remedy)
+	}
+}
+
 // TestAdviceWhereTheStoreMayBeTheJobs checks that a refusal which the user can correct suggests no other endpoint.
 func TestAdviceWhereTheStoreMayBeTheJobs(t *testing.T) {
 	t.Parallel()
 	for state, another := range map[string]bool{
-		preview.StateOtherSecret: false, preview.StateOtherVersion: false, preview.StateBusy: false,
+		preview.StateOtherSecret: false, preview.StateCertificate: false, preview.StateOtherVersion: false,
+		preview.StateBusy:     false,
 		preview.StateOtherRun: true, preview.StateUnknownProgram: true,
 	} {
 		c := endpoint("node0", preview.Address{State: state})
 		if c.Status != Warn || strings.Contains(c.Advice, "another endpoint") != another {
 			t.Errorf("%s: %+v, want a warning, with another endpoint: %v", state, c, another)
+		}
+		at := []preview.Endpoint{{Addresses: []preview.Address{{State: state}}}}
+		checks := endpoints(at, errors.New("refused"))
+		if c := checks[len(checks)-1]; c.Name != "rendezvous" || strings.Contains(c.Advice, "its own endpoint") != another {
+			t.Errorf("%s: %+v, want the refusal, with another endpoint: %v", state, c, another)
 		}
 	}
 }

@@ -30,6 +30,7 @@ func Preflight(ctx context.Context, cfg *config.Config, version string, log zero
 		// The launch itself reports ports and stores that it cannot use: it first waits a moment for the store of a job
 		// that has just ended.
 		f.PortErr, f.Refusal = nil, nil
+		f.Admission = config.Admission{} // the agent that hosts the store warns
 		r := NewReport(f, version)
 		for _, c := range r.With(Warn) {
 			if slices.Contains(cfg.Warnings, c.Value) { // the launch has logged it

@@ -29,7 +29,8 @@ type Options struct {
 	Name string
 	// ReadTimeout bounds reading a request; WriteTimeout bounds the request and its reply together.
 	ReadTimeout, WriteTimeout time.Duration
-	// MaxConns is the number of connections that may be open; the server closes further ones at once. Zero is no bound.
+	// MaxConns is the number of connections that may be open. A further one takes the place of the oldest for which no
+	// handler runs, or is closed at once if there is none.
 	MaxConns int
 	Logger   zerolog.Logger
 	// ClientErrorLevel is the level at which errors of clients are logged. Its zero value is zerolog.DebugLevel.
@@ -45,14 +46,13 @@ type Server struct {
 // Serve starts to serve what l accepts. It takes l over.
 func Serve(l net.Listener, o Options) *Server {
 	s := &Server{http: &http.Server{
-		Handler: o.Handler, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: busy(o.Handler), ConnContext: withConn,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(lineLogger{o.Logger, o.ClientErrorLevel}, "", 0),
 	}}
 	// An idle connection would hold one of MaxConns, and would delay Close.
 	s.http.SetKeepAlivesEnabled(false)
-	if o.MaxConns > 0 {
-		l = limit(l, o.MaxConns)
-	}
+	l = &limited{Listener: l, most: o.MaxConns}
 	s.serving.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			o.Logger.Error().Err(err).Msgf("%s is served no longer; everything else goes on", o.Name)

@@ -1,7 +1,6 @@
 package interpreter
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -94,21 +93,16 @@ func Ask(ctx context.Context, path string, q Question) (Answer, error) {
 	return answer, err
 }
 
-// maxStart is how much of an interpreter's output is kept from its start, in bytes. An answer takes a few KiB.
-const maxStart = 1 << 20
-
 // output keeps the start and the end of what an interpreter writes: the first answer is near the start, and the one
 // about torch at the end. A program that is no interpreter may write without end.
 type output struct {
-	start bytes.Buffer
+	start oneshot.Head
 	rest  oneshot.Tail
 }
 
 // Write implements [io.Writer].
 func (o *output) Write(p []byte) (int, error) {
-	n := min(len(p), maxStart-o.start.Len())
-	_, _ = o.start.Write(p[:n]) // neither fails
-	_, _ = o.rest.Write(p[n:])
+	_, _ = o.rest.Write(p[o.start.Keep(p):]) // it does not fail
 	return len(p), nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/oneshot"
 )
 
 // realPython is what python3 on PATH really runs.
@@ -121,14 +123,14 @@ func TestAskProblems(t *testing.T) {
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	var o output
-	part := []byte(strings.Repeat("x", maxStart/3))
+	part := []byte(strings.Repeat("x", oneshot.MaxHead/3))
 	for range 30 {
 		if n, err := o.Write(part); n != len(part) || err != nil {
 			t.Fatal(n, err)
 		}
 	}
 	_, _ = o.Write([]byte("end"))
-	if got := o.String(); len(got) > 2*maxStart || !strings.HasSuffix(got, "end") {
+	if got := o.String(); len(got) > 2*oneshot.MaxHead || !strings.HasSuffix(got, "end") {
 		t.Errorf("%d bytes are kept, with the end %q", len(got), got[len(got)-3:])
 	}
 }

@@ -3,9 +3,10 @@ package interpreter
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // Installation is what the files of an interpreter tell about it.
@@ -126,7 +127,7 @@ func readVenv(path string) (root string, cfg venvConfig) {
 			case "home":
 				cfg.home = value
 			case "version", "version_info": // virtualenv and uv write the second
-				if v := fullVersion.FindString(value); v != "" {
+				if v := fullVersion().FindString(value); v != "" {
 					cfg.version = v
 				}
 			case "extends-environment":
@@ -141,8 +142,8 @@ func readVenv(path string) (root string, cfg venvConfig) {
 }
 
 var (
-	fullVersion  = regexp.MustCompile(`^\d+\.\d+(\.\d+)?`)
-	minorVersion = regexp.MustCompile(`^python(\d+\.\d+t?)$`)
+	fullVersion  = lazyregexp.New(`^\d+\.\d+(\.\d+)?`)
+	minorVersion = lazyregexp.New(`^python(\d+\.\d+t?)$`)
 )
 
 // findPrefix returns the root of the installation that holds the standard library, and its version, such as "3.11" or
@@ -154,7 +155,7 @@ func findPrefix(program string, cfg venvConfig) (prefix, minor string) {
 		starts = append(starts, cfg.home)
 	}
 	var named string
-	if found := minorVersion.FindStringSubmatch(filepath.Base(program)); found != nil {
+	if found := minorVersion().FindStringSubmatch(filepath.Base(program)); found != nil {
 		named = found[1]
 	}
 	for _, dir := range starts {
@@ -181,7 +182,7 @@ func standardLibrary(prefix, named string) string {
 			continue
 		}
 		for _, e := range entries {
-			m := minorVersion.FindStringSubmatch(e.Name())
+			m := minorVersion().FindStringSubmatch(e.Name())
 			if m == nil || named != "" && m[1] != named || slices.Contains(found, m[1]) ||
 				!isFile(filepath.Join(prefix, lib, e.Name(), "os.py")) {
 				continue

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // Presence says whether an interpreter has a module.
@@ -53,7 +55,7 @@ func (in Installation) has(folders []string, module string) Presence {
 // has it.
 func FindModule(folders []string, module string) string {
 	name, rest, dotted := strings.Cut(module, ".")
-	if !identifier.MatchString(name) {
+	if !identifier().MatchString(name) {
 		return ""
 	}
 	var namespaces []string // folders without __init__.py, which count only if there is nothing better
@@ -83,7 +85,7 @@ func FindModule(folders []string, module string) string {
 	return namespaces[0]
 }
 
-var identifier = regexp.MustCompile(`^[\pL_][\pL\pN_]*$`)
+var identifier = lazyregexp.New(`^[\pL_][\pL\pN_]*$`)
 
 func hasInit(dir string) bool {
 	return isDir(dir) && moduleFile(dir, "__init__") != ""
@@ -113,7 +115,7 @@ func globQuote(path string) string {
 func isNamespace(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		return e.IsDir() && identifier.MatchString(e.Name()) && e.Name() != "__pycache__" ||
+		return e.IsDir() && identifier().MatchString(e.Name()) && e.Name() != "__pycache__" ||
 			strings.HasSuffix(e.Name(), ".py") || strings.HasSuffix(e.Name(), ".so")
 	})
 }

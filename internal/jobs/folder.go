@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // Folders are the folders that contain users' folders, the best first.
@@ -20,8 +20,6 @@ type Folders []string
 // is empty after a boot. The names are short enough for a socket.
 func Machine() Folders { return Folders{"/dev/shm", "/tmp"} }
 
-const prefix = "elasticrun-"
-
 // folder is one user's folder, which only that user can change.
 type folder struct {
 	*os.File
@@ -30,7 +28,7 @@ type folder struct {
 
 // openFolder opens a user's folder. It refuses one that another user could have made or could change.
 func openFolder(parent string, uid int) (*folder, error) {
-	name := filepath.Join(parent, prefix+strconv.Itoa(uid))
+	name := filepath.Join(parent, userdir.Name(uid))
 	dir, err := os.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
@@ -51,7 +49,7 @@ func (f Folders) makeFolder() (*folder, error) {
 	var errs []error
 	for _, parent := range f {
 		uid := os.Geteuid()
-		err := os.Mkdir(filepath.Join(parent, prefix+strconv.Itoa(uid)), 0o700)
+		err := os.Mkdir(filepath.Join(parent, userdir.Name(uid)), 0o700)
 		if err == nil || errors.Is(err, fs.ErrExist) {
 			var dir *folder
 			if dir, err = openFolder(parent, uid); err == nil {
@@ -68,10 +66,8 @@ func users(parent string) []int {
 	entries, _ := os.ReadDir(parent)
 	var uids []int
 	for _, e := range entries {
-		if text, found := strings.CutPrefix(e.Name(), prefix); found {
-			if uid, err := strconv.Atoi(text); err == nil && uid >= 0 {
-				uids = append(uids, uid)
-			}
+		if uid, ok := userdir.Of(e.Name()); ok {
+			uids = append(uids, uid)
 		}
 	}
 	slices.Sort(uids)

@@ -5,11 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // listed returns what a List shows, without the names of files.
@@ -31,7 +32,7 @@ func register(t *testing.T, f Folders, l Launcher) *Entry {
 }
 
 // userFolder returns this user's folder below the first of f.
-func userFolder(f Folders) string { return filepath.Join(f[0], prefix+strconv.Itoa(os.Geteuid())) }
+func userFolder(f Folders) string { return filepath.Join(f[0], userdir.Name(os.Geteuid())) }
 
 // TestRegister checks that launchers are listed from their registration to its end, in order, and that nothing stays.
 func TestRegister(t *testing.T) {
@@ -101,7 +102,7 @@ func TestDialForeign(t *testing.T) {
 	e := register(t, f, Launcher{})
 	defer e.Close()
 	other := os.Geteuid() + 1
-	if err := os.Rename(userFolder(f), filepath.Join(f[0], prefix+strconv.Itoa(other))); err != nil {
+	if err := os.Rename(userFolder(f), filepath.Join(f[0], userdir.Name(other))); err != nil {
 		t.Fatal(err)
 	}
 	r := Running{UID: other, parent: f[0], name: e.name}
@@ -111,7 +112,7 @@ func TestDialForeign(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	if err := os.Chown(filepath.Join(f[0], prefix+strconv.Itoa(other)), other, -1); err != nil {
+	if err := os.Chown(filepath.Join(f[0], userdir.Name(other)), other, -1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Dial(t.Context()); err == nil {

@@ -5,12 +5,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // TestOtherUser checks that an Entry does not serve another user, even if the modes of files would let it.
@@ -34,31 +33,20 @@ func TestOtherUser(t *testing.T) {
 		close(accepted)
 	}()
 	got := make(chan error, 1)
-	var connect func()
-	connect = func() { // the thread ends with its goroutine, so that no other runs as that user
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() { // the main thread never ends, and /proc shows its user
-			defer runtime.UnlockOSThread()
-			var another sync.WaitGroup
-			another.Go(connect)
-			another.Wait()
-			return
-		}
+	go func() {
+		defer close(got)
 		const other = 65534
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, other, other, other); errno != 0 {
-			got <- errno
-			return
-		}
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err == nil {
-			err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
-		}
-		if err == nil {
-			_, err = unix.Read(fd, make([]byte, 1)) // it returns when the other end is closed
-		}
-		got <- err
-	}
-	go connect()
+		testenv.AsUser(t, other, func() {
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
+			}
+			if err == nil {
+				_, err = unix.Read(fd, make([]byte, 1)) // it returns when the other end is closed
+			}
+			got <- err
+		})
+	}()
 	if err := <-got; err != nil {
 		t.Error(err)
 	}

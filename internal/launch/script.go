@@ -13,6 +13,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/nearest"
+	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
 // missingScript returns what a user who named a script that does not exist probably meant, or "". args follow the
@@ -99,9 +100,9 @@ func ScriptDoubt(cfg *config.Config) string {
 		case err != nil:
 			return ""
 		case strings.HasSuffix(cfg.Script, ".py"):
-			return where + ": not a program on PATH; leave --no-python out to run the file with Python"
+			return where + ": not a program on PATH; " + config.LeaveNoPythonOut
 		}
-		return where + ": not a program on PATH; write ./" + cfg.Script + " to run the file"
+		return procs.NotOnPath(cfg.Script)
 	}
 	switch what := notPython(cfg.Script); what {
 	case "":

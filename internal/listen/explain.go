@@ -28,11 +28,14 @@ func Explain(cfg *config.Config, err error) error {
 	}
 	if elsewhere, ok := errors.AsType[*elastic.LocalHostError](err); ok {
 		return &config.UsageError{Where: settingOr(cfg, "rdzv-endpoint", config.LocalEndpoint), Problem: elsewhere.Error() +
-			"; XDG_RUNTIME_DIR and TMPDIR must be the same in all terminals, and the folder must not be emptied"}
+			": give all terminals the same XDG_RUNTIME_DIR and TMPDIR; if that folder was emptied, end the other agent first"}
 	}
 	if bad, ok := errors.AsType[*elastic.LocalSocketError](err); ok {
 		return &config.UsageError{Where: settingOr(cfg, "rdzv-endpoint", config.LocalEndpoint), Problem: bad.Error() +
-			"; set XDG_RUNTIME_DIR to a folder of your own in all terminals"}
+			": set XDG_RUNTIME_DIR to a folder of your own in all terminals"}
+	}
+	if silent, ok := errors.AsType[*elastic.PeerUserError](err); ok {
+		return &config.UsageError{Where: cfg.Where("store-users"), Problem: silent.Error()}
 	}
 	if shared, ok := errors.AsType[*elastic.SharedStoreError](err); ok {
 		return explainShared(cfg, shared)
@@ -100,7 +103,7 @@ func describeTaken(taken *elastic.PortsTakenError) string {
 			what = number + ": " + what
 		}
 		var other *coord.RefusedError
-		if errors.As(t.Found, &other) && other.Reason == coord.ReasonRunID {
+		if errors.As(t.Found, &other) && (other.Reason == coord.ReasonRunID || other.Reason == coord.ReasonSecret) {
 			what += ", the store of another job"
 		}
 		texts[i] = what

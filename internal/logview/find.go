@@ -7,13 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -199,9 +198,7 @@ func (a attempt) name() string { return strings.TrimPrefix(filepath.Base(a.path)
 const attemptPrefix = "attempt_"
 
 // attemptName matches the name of an attempt's folder: attempt_RESTARTS[.rROUND][.AGAIN].
-var attemptName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^` + attemptPrefix + `(\d+)(?:\.r(\d+))?(?:\.(\d+))?$`)
-})
+var attemptName = lazyregexp.New(`^` + attemptPrefix + `(\d+)(?:\.r(\d+))?(?:\.(\d+))?$`)
 
 // attemptsIn lists the attempts of a run in order.
 func attemptsIn(run string) (found []attempt) {

@@ -3,16 +3,16 @@ package logview
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // colors matches sequences that set the color and weight of text (ECMA-48, SGR) and have no other effect on a
 // terminal.
-var colors = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[[0-9;:]{0,64}m`) })
+var colors = lazyregexp.New(`^\x1b\[[0-9;:]{0,64}m`)
 
 // resetColors ends the colors of a line, which would otherwise continue in the next one.
 const resetColors = "\x1b[0m"

@@ -1,6 +1,13 @@
 package oneshot
 
-import "golang.org/x/sys/unix"
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// dieWithParent makes the kernel kill a program when the thread that starts it ends.
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
 // awaitExit waits until a child has exited, and does not reap it. It reports whether it has.
 func awaitExit(pid int) bool {

@@ -1,7 +1,8 @@
 // Package oneshot runs a program that should end soon, such as a check, and bounds its time.
 //
 // [Command.Run] waits for everything that it starts. Only a program that hangs in the kernel survives: then one
-// goroutine is left behind that waits for it. The package keeps no state, so all functions may be called concurrently.
+// goroutine is left behind that waits for it. On Linux the kernel kills the program if this process is killed first.
+// The package keeps no state, so all functions may be called concurrently.
 package oneshot
 
 import (
@@ -10,9 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // Command is a program to run once. Its stdin is empty.
@@ -41,7 +45,7 @@ const killGrace = 2 * time.Second
 // Run runs the program. After the limit, or when ctx ends, it kills the program's process group. The error is then
 // ErrLimit, or the cause of ctx.
 func (c Command) Run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("%w within %v", ErrLimit, c.Limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("%w within %s", ErrLimit, seconds.Format(c.Limit)))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdout, c.Stderr
@@ -50,6 +54,7 @@ func (c Command) Run(ctx context.Context) error {
 		cmd.Env = append(cmd.Environ(), mark)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killGrace / 2
 	ended := make(chan error, 1)
@@ -77,8 +82,11 @@ func (c Command) Run(ctx context.Context) error {
 }
 
 // run starts the program and waits for it. It kills what the program left before it reaps the program: until then no
-// other process group has the same number.
+// other process group has the same number. The kernel kills a program also when the thread that started it ends, so the
+// thread is held.
 func (c Command) run(cmd *exec.Cmd, mark string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -87,6 +95,34 @@ func (c Command) run(cmd *exec.Cmd, mark string) error {
 	}
 	return cmd.Wait()
 }
+
+// Head is a writer that keeps the start of what is written to it, and drops the rest.
+type Head struct {
+	kept []byte
+	cut  bool
+}
+
+// MaxHead is how much a Head keeps, in bytes.
+const MaxHead = 1 << 20
+
+// Write implements [io.Writer].
+func (h *Head) Write(p []byte) (int, error) {
+	h.cut = h.Keep(p) < len(p) || h.cut
+	return len(p), nil
+}
+
+// Keep keeps as much of the start of p as there is room for, and returns how much that is.
+func (h *Head) Keep(p []byte) (n int) {
+	n = min(len(p), MaxHead-len(h.kept))
+	h.kept = append(h.kept, p[:n]...)
+	return n
+}
+
+// String returns what is kept.
+func (h *Head) String() string { return string(h.kept) }
+
+// Cut reports whether Write has dropped something.
+func (h *Head) Cut() bool { return h.cut }
 
 // Tail is a writer that keeps the end of what is written to it.
 type Tail struct{ kept []byte }

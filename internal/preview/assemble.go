@@ -77,7 +77,10 @@ func FreshRunID(c *config.Config) bool {
 func rendezvous(c *config.Config, endpoints []Endpoint) Rendezvous {
 	r := Rendezvous{
 		Backend: c.Rendezvous.Backend, Endpoint: c.Rendezvous.Endpoint, WorkerStore: workerStore(c),
-		JoinTimeout: c.Rendezvous.JoinTimeout.Seconds(), Endpoints: endpoints,
+		JoinTimeout: c.Rendezvous.JoinTimeout.Seconds(), Endpoints: endpoints, Admission: c.Admission().Who,
+	}
+	if Refusal(c, endpoints) != nil { // then this node's settings do not describe what is there
+		r.Admission = "unknown: this node is refused at the endpoint"
 	}
 	r.Hosts, r.HostsWhy = hosting(c, endpoints)
 	return r

@@ -54,7 +54,10 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 	if in.Endpoints, err = ProbeEndpoints(ctx, cfg, version); err != nil {
 		return plan, nil, err
 	}
-	if refusal = Refusal(cfg, in.Endpoints); refusal == nil {
+	if refusal = launch.CheckEndpoint(ctx, cfg); refusal == nil {
+		refusal = Refusal(cfg, in.Endpoints)
+	}
+	if refusal == nil {
 		refusal = listen.PortsTaken(ctx, cfg)
 	}
 	if StoreFound(in.Endpoints) && refusal == nil {
@@ -83,6 +86,11 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 	opts := coord.DialOptions{
 		Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: ProbeTimeout,
 	}
+	var err error
+	if opts.Certificates, err = backends.Certificates(r, zerolog.Nop()); err != nil {
+		return nil, err
+	}
+	opts.ServerName = r.StoreName()
 	if r.Local {
 		socket, err := backends.LocalSocket(cfg)
 		if err != nil {
@@ -126,12 +134,15 @@ func checkFinished(ctx context.Context, cfg *config.Config, version, socket stri
 		RunID: cfg.RunID, Version: version, Ports: r.Ports, Socket: socket, Secret: []byte(r.Secret.Reveal()),
 	}
 	if socket == "" {
-		access.Host = r.Endpoints[0].Host
+		access.Host, access.ServerName = r.Endpoints[0].Host, r.StoreName()
+		if access.Certificates, err = backends.Certificates(r, zerolog.Nop()); err != nil {
+			return "", err
+		}
 	}
 	if socket == "" && len(access.Ports) == 0 {
 		access.Ports = []int{r.Endpoints[0].Port}
 	}
-	store, err := access.OpenObserver(ctx, backends.VisitTTL)
+	store, err := access.OpenObserver(ctx, coord.RoleObserver, backends.VisitTTL)
 	if err != nil {
 		return "", nil
 	}

@@ -69,6 +69,8 @@ type Rendezvous struct {
 	// Hosts is one of the Hosts constants; HostsWhy is one line for people.
 	Hosts    string `json:"hosts"`
 	HostsWhy string `json:"hosts_why"`
+	// Admission says whom the coordination store serves, in one line for people.
+	Admission string `json:"admission"`
 	// WorkerStore describes where the workers' store would listen.
 	WorkerStore string `json:"worker_store"`
 	// JoinTimeout bounds the wait for a round, in seconds.

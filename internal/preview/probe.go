@@ -13,6 +13,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/plural"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -63,7 +64,8 @@ const (
 	StateOtherRun       = "other-run"
 	StateOtherVersion   = "other-version" // of elasticrun, or of its protocol
 	StateOtherSecret    = "other-secret"
-	StateNobody         = "nobody" // the connection is refused
+	StateCertificate    = "certificate" // one side does not accept the other's
+	StateNobody         = "nobody"      // the connection is refused
 	StateTimedOut       = "timed-out"
 	StateSilent         = "silent" // connected, but no reply
 	StateBusy           = "busy"
@@ -102,7 +104,7 @@ func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint
 func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Interface, prober Prober) Endpoint {
 	e := Endpoint{Host: at.Host, Port: at.Port, Addresses: []Address{}}
 	bounded, cancel := context.WithTimeoutCause(ctx, ProbeTimeout,
-		fmt.Errorf("the name service did not reply within %v", ProbeTimeout))
+		fmt.Errorf("the name service did not reply within %s", seconds.Format(ProbeTimeout)))
 	defer cancel()
 	resolved, err := elastic.Resolve(bounded, at.Host, at.Port)
 	if err != nil {
@@ -174,7 +176,8 @@ func stateOf(err error) (state, detail string) {
 	if refused, ok := errors.AsType[*coord.RefusedError](err); ok {
 		state = map[coord.Reason]string{
 			coord.ReasonRunID: StateOtherRun, coord.ReasonVersion: StateOtherVersion, coord.ReasonProtocol: StateOtherVersion,
-			coord.ReasonSecret: StateOtherSecret,
+			coord.ReasonSecret: StateOtherSecret, coord.ReasonCertificate: StateCertificate,
+			coord.ReasonStoreCertificate: StateCertificate,
 		}[refused.Reason]
 		return state, refused.Message
 	}
@@ -183,6 +186,7 @@ func stateOf(err error) (state, detail string) {
 			coord.ObstacleConnect: StateUnreachable, coord.ObstacleRefused: StateNobody, coord.ObstacleTimeout: StateTimedOut,
 			coord.ObstacleSilent: StateSilent, coord.ObstacleClosed: StateUnknownProgram, coord.ObstacleBusy: StateBusy,
 			coord.ObstacleTorch: StateTorch, coord.ObstacleForeign: StateUnknownProgram,
+			coord.ObstacleRejected: StateCertificate, coord.ObstacleElsewhere: StateBusy,
 		}[obstacle.Obstacle]
 		if state == StateUnreachable && obstacle.Err != nil {
 			return state, obstacle.Message + ": " + obstacle.Err.Error()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ func TestClassify(t *testing.T) {
 		{name: "time", err: obstacle(coord.ObstacleTimeout), state: StateTimedOut},
 		{name: "silence", err: obstacle(coord.ObstacleSilent), state: StateSilent},
 		{name: "busy", err: obstacle(coord.ObstacleBusy), state: StateBusy},
+		{name: "a member that does not serve", err: obstacle(coord.ObstacleElsewhere), state: StateBusy},
 		{name: "no route", err: obstacle(coord.ObstacleConnect), state: StateUnreachable},
 		{name: "something else", err: errors.New("what"), state: stateNotClassified, refused: true},
 	} {
@@ -55,6 +57,10 @@ func TestClassify(t *testing.T) {
 			err := Refusal(c, []Endpoint{{Host: "h", Port: 1, Addresses: []Address{a}}})
 			if (err != nil) != tc.refused {
 				t.Errorf("refused with %v", err)
+			}
+			r := rendezvous(c, []Endpoint{{Host: "h", Port: 1, Addresses: []Address{a}}})
+			if known := !strings.HasPrefix(r.Admission, "unknown: "); known == tc.refused {
+				t.Errorf("admission %q", r.Admission)
 			}
 		})
 	}

@@ -105,6 +105,7 @@ func (p Plan) rendezvousLines() []string {
 	lines := []string{
 		"backend      " + r.Backend, "endpoint     " + r.Endpoint,
 		fmt.Sprintf("hosted here  %s: %s", r.Hosts, r.HostsWhy),
+		"admission    " + r.Admission,
 		"worker store " + r.WorkerStore,
 		fmt.Sprintf("join timeout %s", seconds.Format(time.Duration(r.JoinTimeout*float64(time.Second)))),
 	}

@@ -17,7 +17,7 @@ func TestTextIsPrintable(t *testing.T) {
 		Settings: []Setting{{Name: nasty, Value: nasty, Source: nasty}},
 		Job:      Job{RunID: nasty, Role: nasty},
 		Rendezvous: Rendezvous{
-			Backend: nasty, Endpoint: nasty, HostsWhy: nasty, WorkerStore: nasty,
+			Backend: nasty, Endpoint: nasty, HostsWhy: nasty, Admission: nasty, WorkerStore: nasty,
 			Endpoints: []Endpoint{{Host: nasty, Problem: nasty, Addresses: []Address{{Detail: nasty}}}},
 		},
 		Interpreter: &Interpreter{Path: nasty, Source: nasty},

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
-	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -19,8 +19,8 @@ func (j job) hint(root *report.Failure) string {
 			return text
 		}
 	}
-	if j.python == "" && strings.HasSuffix(j.script, ".py") && root.Kind == string(failure.NotExecutable) {
-		return "leave out --no-python to run a script with Python"
+	if j.pythonProgram && strings.HasPrefix(root.Summary, "could not be executed: ") {
+		return config.LeaveNoPythonOut
 	}
 	if text := j.signalHint(root); text != "" {
 		return text

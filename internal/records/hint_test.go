@@ -89,9 +89,22 @@ func TestHint(t *testing.T) {
 			root: report.Failure{Summary: notFound + "'torch'"},
 		},
 		{
-			name: "a Python script as a program", cfg: config.Config{Script: "job/train.py", NoPython: true},
-			root: report.Failure{Summary: "could not be executed: ...", Kind: "not_executable"},
-			want: "leave out --no-python to run a script with Python",
+			name: "a Python script as a program", cfg: config.Config{Script: "job/six.py", NoPython: true},
+			root: report.Failure{Summary: "could not be executed: job/six.py has no execute permission"},
+			want: "leave --no-python out to run the file with Python",
+		},
+		{
+			name: "a Python script as a program on PATH", cfg: config.Config{Script: "mymodel.py", NoPython: true},
+			root: report.Failure{Summary: "could not be executed: mymodel.py is in no folder of PATH"},
+			want: "leave --no-python out to run the file with Python",
+		},
+		{
+			name: "a program with the name of a Python script", cfg: config.Config{Script: "nowhere.py", NoPython: true},
+			root: report.Failure{Summary: "could not be executed: nowhere.py is in no folder of PATH"},
+		},
+		{
+			name: "a Python script as a program, which ran", cfg: config.Config{Script: "job/six.py", NoPython: true},
+			root: report.Failure{Summary: "exited with code 127: a command was not found"},
 		},
 		{
 			name: "a crash", root: report.Failure{Summary: "killed by signal 11 (SIGSEGV)", Signal: "SIGSEGV"},

@@ -15,10 +15,12 @@ type job struct {
 	// python is the interpreter, source where the launcher found it. Both are empty for a program, and if there is none.
 	python, source string
 	// script is the absolute path of the script or program, -m and the module, or - for stdin; empty if it is not found.
-	script  string
-	module  bool
-	workDir string // absolute; empty if unknown
-	env     func(string) (string, bool)
+	script string
+	module bool
+	// pythonProgram says that a Python file is to be executed as a program. It need not be executable, or on PATH.
+	pythonProgram bool
+	workDir       string // absolute; empty if unknown
+	env           func(string) (string, bool)
 }
 
 // jobOf looks for the interpreter and the script of cfg as the launch does.
@@ -37,6 +39,10 @@ func jobOf(cfg *config.Config, env func(string) (string, bool)) job {
 		j.script, _ = lookpath.Program(env, cfg.Script)
 	default:
 		j.script = j.abs(cfg.Script)
+	}
+	if cfg.NoPython && strings.HasSuffix(cfg.Script, ".py") {
+		_, err := os.Stat(cfg.Script)
+		j.pythonProgram = err == nil
 	}
 	return j
 }

@@ -8,16 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // heading matches the headings of versions in CHANGELOG.md, of which the first one is the newest.
-var heading = regexp.MustCompile(`(?m)^## \[([^\]\n]*)\]`)
+var heading = lazyregexp.New(`(?m)^## \[([^\]\n]*)\]`)
 
 // described matches the output of git describe --long --dirty.
-var described = regexp.MustCompile(`^(.+)-(\d+)-g([0-9a-f]+)(-dirty)?$`)
+var described = lazyregexp.New(`^(.+)-(\d+)-g([0-9a-f]+)(-dirty)?$`)
 
 // DescribeVersion returns the version of the source in a folder: that of the tag if git has one for this commit, and
 // else a development version. It warns if the folder is a git repository that git cannot read.
@@ -42,7 +43,7 @@ func nextVersion(root string) (Version, error) {
 	if err != nil {
 		return Version{}, fmt.Errorf("find the next version: %w", err)
 	}
-	m := heading.FindSubmatch(text)
+	m := heading().FindSubmatch(text)
 	if m == nil {
 		return Version{}, fmt.Errorf("find the next version: %s has no heading such as \"## [1.2.3] - unreleased\"", path)
 	}
@@ -83,7 +84,7 @@ func describe(ctx context.Context, root string) (source, error) {
 }
 
 func parseDescription(text string) (source, error) {
-	m := described.FindStringSubmatch(text)
+	m := described().FindStringSubmatch(text)
 	if m == nil {
 		return source{}, fmt.Errorf("git describe: unexpected output %q", text)
 	}

@@ -2,9 +2,10 @@ package release
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // Version is a semantic version: of a release, of a prerelease, or of a commit on the way to a release.
@@ -22,13 +23,13 @@ type Version struct {
 }
 
 // semantic matches what ParseVersion accepts.
-var semantic = regexp.MustCompile(
+var semantic = lazyregexp.New(
 	`^v?(\d+)\.(\d+)\.(\d+)(?:-(alpha|beta|rc)\.?(\d+)(?:\.dev\.(\d+))?|-dev\.(\d+))?(?:\+([0-9a-z]+(?:\.[0-9a-z]+)*))?$`,
 )
 
 // ParseVersion reads a tag such as v1.2.3 or v1.2.3-rc.1, or what String returns.
 func ParseVersion(text string) (Version, error) {
-	m := semantic.FindStringSubmatch(text)
+	m := semantic().FindStringSubmatch(text)
 	if m == nil {
 		return Version{}, fmt.Errorf("version %q: must be a version such as 1.2.3, 1.2.3-rc.1 or 1.2.3-dev.4+gabcdef0", text)
 	}

@@ -1,14 +1,15 @@
 package scheduler
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // ordinal matches the host name of a numbered pod: its owner's name and its number.
-var ordinal = regexp.MustCompile(`^(.+)-(0|[1-9][0-9]{0,5})$`)
+var ordinal = lazyregexp.New(`^(.+)-(0|[1-9][0-9]{0,5})$`)
 
 // kubernetes reads the facts of the pod. Kubernetes numbers the pods of an Indexed Job and of a StatefulSet, and
 // gives each a DNS name if it has a subdomain with a headless service. A pod cannot find out how many pods there are.
@@ -59,7 +60,7 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 
 // splitOrdinal splits a host name that ends with a number, such as NAME-2.
 func splitOrdinal(pod string) (name string, number int, ok bool) {
-	parts := ordinal.FindStringSubmatch(pod)
+	parts := ordinal().FindStringSubmatch(pod)
 	if parts == nil {
 		return "", 0, false
 	}

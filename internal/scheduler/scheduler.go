@@ -52,6 +52,9 @@ type Facts struct {
 	RunIDReused bool
 	// Endpoint is HOST or HOST:PORT, where the nodes can meet.
 	Endpoint Value[string]
+	// EndpointGiven says that MASTER_ADDR and MASTER_PORT name another endpoint than the scheduler's list of nodes, so
+	// that a store may listen there that is no part of the job.
+	EndpointGiven bool
 	// IsHost says whether this node is the endpoint's host.
 	IsHost Value[bool]
 	// OneMachine says that all processes of the job were started on this machine.

@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -343,6 +345,31 @@ func TestParseCounts(t *testing.T) {
 	}
 }
 
+func TestLaunchEnvironment(t *testing.T) {
+	for _, tt := range []struct{ name, env, want string }{
+		{"all by default", "S=s A=a", "S=s A=a"},
+		{"none", "S=s SLURM_EXPORT_ENV=NONE", "S=s SLURM_EXPORT_ENV=S"},
+		{"none and more", "S=s SLURM_EXPORT_ENV=none,A", "S=s SLURM_EXPORT_ENV=S"},
+		{"nil", "S=s SLURM_EXPORT_ENV=NIL", "S=s SLURM_EXPORT_ENV=S"},
+		{"empty", "S=s SLURM_EXPORT_ENV=", "S=s SLURM_EXPORT_ENV=S"},
+		{"a list", "S=s T=t SLURM_EXPORT_ENV=A,B='x,y'", "S=s T=t SLURM_EXPORT_ENV=A,B='x,y',S,T"},
+		{"all", "S=s SLURM_EXPORT_ENV=ALL", "S=s SLURM_EXPORT_ENV=ALL"},
+		{"all and more", "S=s SLURM_EXPORT_ENV=A=1,all", "S=s SLURM_EXPORT_ENV=A=1,all"},
+		{"the variable that overrides", "SRUN_EXPORT_ENV=NONE S=s SLURM_EXPORT_ENV=ALL", "SRUN_EXPORT_ENV=S S=s SLURM_EXPORT_ENV=ALL"},
+		{"nothing to pass", "A=a SLURM_EXPORT_ENV=NONE SS=x", "A=a SLURM_EXPORT_ENV=NONE SS=x"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			env := strings.Fields(tt.env)
+			if got := strings.Join(LaunchEnvironment(env, "S", "T"), " "); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			if got := strings.Join(env, " "); got != tt.env {
+				t.Errorf("the argument became %s", got)
+			}
+		})
+	}
+}
+
 func TestMasterAddr(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -426,6 +453,34 @@ func TestNodeAddr(t *testing.T) {
 	} {
 		if got := nodeAddr(shown); got != want {
 			t.Errorf("%q: got %q, want %q", shown, got, want)
+		}
+	}
+}
+
+// Of what scontrol prints, NodeAddr keeps a bounded part. Its error has what scontrol said.
+func TestAskNodeAddr(t *testing.T) {
+	for _, tt := range []struct{ script, addr, err string }{
+		{script: `test "$*" = "--oneliner show node n1" && echo "NodeName=n1 NodeAddr=10.0.0.1"`, addr: "10.0.0.1"},
+		{
+			script: "head -c 1048576 /dev/zero; echo ' NodeAddr=10.0.0.1'",
+			err:    "ask scontrol for the node n1: the reply has no NodeAddr",
+		},
+		{
+			script: "echo 'slurm_load_node error: Unable to contact slurm controller' >&2; exit 1",
+			err:    "ask scontrol for the node n1: exit status 1 (slurm_load_node error: Unable to contact slurm controller)",
+		},
+	} {
+		dir := t.TempDir()
+		t.Setenv("PATH", dir+":/usr/bin:/bin")
+		syscall.ForkLock.RLock() // a process forked now would inherit the file: "text file busy"
+		err := os.WriteFile(dir+"/scontrol", []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr, err := NodeAddr(t.Context(), "n1")
+		if addr != tt.addr || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+			t.Errorf("%q, %v; want %q, %s", addr, err, tt.addr, tt.err)
 		}
 	}
 }

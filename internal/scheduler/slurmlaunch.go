@@ -108,6 +108,44 @@ func LaunchCommand(launch [][]string, program []string) []string {
 	return command
 }
 
+// LaunchEnvironment returns the environment env of an srun, changed so that its tasks get the variables names, those of
+// them that env has. By default they get all. The variables of srun --export, such as sbatch --export=NONE sets for the
+// batch script, may leave them out. No value gets onto a command line.
+func LaunchEnvironment(env []string, names ...string) []string {
+	isSet := func(name string) bool {
+		return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	}
+	var passed []string
+	for _, name := range names {
+		if isSet(name) {
+			passed = append(passed, name)
+		}
+	}
+	out := slices.Clone(env)
+	for i, kv := range out {
+		switch name, exported, _ := strings.Cut(kv, "="); {
+		case len(passed) == 0:
+		case name == "SLURM_EXPORT_ENV", name == "SRUN_EXPORT_ENV": // the second overrides the first
+			out[i] = name + "=" + exporting(exported, passed)
+		}
+	}
+	return out
+}
+
+// exporting adds names to a value of srun --export. Tasks get Slurm's own variables with any value: NONE and NIL differ
+// from a list of names only in that srun ignores what follows them.
+func exporting(value string, names []string) string {
+	items := strings.Split(value, ",")
+	isAll := func(item string) bool { return strings.EqualFold(item, "ALL") }
+	switch first := items[0]; {
+	case first == "", strings.EqualFold(first, "NONE"), strings.EqualFold(first, "NIL"):
+		return strings.Join(names, ",")
+	case slices.ContainsFunc(items, isAll):
+		return value
+	}
+	return strings.Join(append(items, names...), ",")
+}
+
 // shellWords quotes words for a shell.
 func shellWords(words []string) string {
 	quoted := make([]string, len(words))

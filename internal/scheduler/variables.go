@@ -67,6 +67,7 @@ func masterAddr(env Lookup, f *Facts) {
 		source += " " + assignment(name, port)
 		endpoint = net.JoinHostPort(bare, port)
 	}
+	f.EndpointGiven = f.Endpoint.Is != endpoint
 	if f.Endpoint.Known() && f.Endpoint.Is != bare { // for the same host, IsHost stays valid
 		source += ", overriding " + f.Endpoint.Source
 		f.IsHost = Value[bool]{}

@@ -27,7 +27,7 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 	hosts := true
 	s := &store{log: o.Logger, access: &elastic.C10d{
 		RunID: runID, TTL: attempts * o.KeepAlive, Host: "127.0.0.1", Ports: []int{0}, IsHost: &hosts, Hint: -1,
-		Logger: o.Logger,
+		Logger: o.Logger, Users: &elastic.StoreUsers{Anybody: true}, // as in a job of several machines
 	}}
 	if _, err := s.access.Open(ctx); err != nil { // this process's own session does not join the job
 		return nil, err

@@ -54,6 +54,19 @@ func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 	}
 }
 
+// chooseToShow is choose for a command that changes nothing. If several jobs of the user could be meant, it returns the
+// only one that was started in this directory, and calls note with a line that says so.
+func chooseToShow(all []LocalJob, runID string, uid int, note func(string)) (LocalJob, error) {
+	mine := slices.DeleteFunc(slices.Clone(all), func(j LocalJob) bool { return j.uid != uid })
+	here := slices.DeleteFunc(slices.Clone(mine), func(j LocalJob) bool { return !j.isStartedHere() })
+	if runID != "" || len(mine) < 2 || len(here) != 1 {
+		return choose(all, runID, uid)
+	}
+	note(fmt.Sprintf("showing %s, the only job that was started in this directory; --rdzv-id shows another one of the %d "+
+		"on this machine", describeJobs(here), len(mine)))
+	return here[0], nil
+}
+
 // onlyOne returns the only one of the jobs whose run ids begin with prefix.
 func onlyOne(begin []LocalJob, prefix string) (LocalJob, error) {
 	if len(begin) == 1 {
@@ -65,9 +78,14 @@ func onlyOne(begin []LocalJob, prefix string) (LocalJob, error) {
 	}
 }
 
+// chooseFunc is choose, or chooses as it does.
+type chooseFunc func(all []LocalJob, runID string, uid int) (LocalJob, error)
+
 // findLocal returns the job of this machine that a command means; false if it means the job at an endpoint. An endpoint
 // that the scheduler's job would use comes second: a job of one node has none.
-func findLocal(ctx context.Context, t config.Target, machine jobs.Folders) (job LocalJob, local bool, err error) {
+func findLocal(
+	ctx context.Context, t config.Target, machine jobs.Folders, choose chooseFunc,
+) (job LocalJob, local bool, err error) {
 	uid := os.Geteuid()
 	if !t.Local && t.Inferred == nil {
 		return LocalJob{}, false, nil
@@ -128,11 +146,16 @@ func (j LocalJob) describe() string {
 	return text
 }
 
-// startedHere returns an error unless the job was started in this directory.
-func startedHere(j LocalJob) error {
+// isStartedHere reports whether the job was started in this directory.
+func (j LocalJob) isStartedHere() bool {
 	here, err1 := os.Stat(".")
 	there, err2 := os.Stat(j.dir)
-	if err1 == nil && err2 == nil && os.SameFile(here, there) {
+	return err1 == nil && err2 == nil && os.SameFile(here, there)
+}
+
+// startedHere returns an error unless the job was started in this directory.
+func startedHere(j LocalJob) error {
+	if j.isStartedHere() {
 		return nil
 	}
 	return &config.UsageError{Problem: fmt.Sprintf(

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 const (
@@ -38,11 +41,19 @@ func Fetch(ctx context.Context, addr string) (Snapshot, error) {
 func roundTrip(
 	req *http.Request, dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) ([]byte, error) {
+	var ended atomic.Bool
+	watched := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &watchedConn{Conn: c, ended: &ended}, err
+	}
 	client := &http.Client{
-		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dial},
+		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: watched},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // no agent redirects
 	}
 	res, err := client.Do(req)
+	if err != nil && ended.Load() {
+		err = io.EOF
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +62,24 @@ func roundTrip(
 		return nil, fmt.Errorf("the reply is %q: this is not the --status-addr of an agent", res.Status)
 	}
 	return io.ReadAll(io.LimitReader(res.Body, maxReply))
+}
+
+// watchedConn is a connection that records whether the other end has ended it without a reply. If it ends before the
+// request is sent, package http returns an error that it does not export.
+type watchedConn struct {
+	net.Conn
+	ended *atomic.Bool
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.ended.Store(n == 0 && errors.Is(err, io.EOF))
+	return n, err
+}
+
+// closedSilently reports whether err means that the other end has closed the connection without a reply.
+func closedSilently(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // parse decodes a Snapshot.
@@ -72,8 +101,8 @@ func describe(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errNotListening
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("no reply within %v", fetchTimeout)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("no reply within %s", seconds.Format(fetchTimeout))
+	case closedSilently(err):
 		return errors.New("the connection was closed without a reply")
 	}
 	return err

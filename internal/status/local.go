@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/httpserver"
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/logging"
@@ -35,14 +36,20 @@ type CloseRun func(ctx context.Context, by string) error
 //
 //	GET  /status   the Snapshot as JSON, as for Serve
 //	GET  /state    the Snapshot without what would have to be measured
+//	GET  /secret   the secret of the job's agents, for commands that ask the job's store
 //	POST /stop     closes the run; the body says who asks
-func ServeLocal(l net.Listener, observer *Observer, closeRun CloseRun, logger zerolog.Logger) *httpserver.Server {
+func ServeLocal(
+	l net.Listener, observer *Observer, secret config.Secret, closeRun CloseRun, logger zerolog.Logger,
+) *httpserver.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		replyJSON(w, observer.Observe(r.Context()))
 	})
 	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
 		replyJSON(w, observer.state())
+	})
+	mux.HandleFunc("GET /secret", func(w http.ResponseWriter, _ *http.Request) {
+		replyJSON(w, secretReply{secret.Reveal()})
 	})
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(io.LimitReader(r.Body, maxRequester))
@@ -95,8 +102,7 @@ func askLauncher(ctx context.Context, l jobs.Running, method, path, body string)
 	switch {
 	case ctx.Err() != nil:
 		err = errors.New("it does not reply")
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, io.EOF),
-		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), closedSilently(err):
 		err = errEnded
 	}
 	return data, err

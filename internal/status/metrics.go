@@ -92,7 +92,7 @@ func workerFamilies() []family {
 	}
 	running := func(value func(Worker) *float64) func(Worker) *float64 {
 		return func(w Worker) *float64 {
-			if w.State != WorkerRunning {
+			if !w.alive() {
 				return nil
 			}
 			return value(w)
@@ -107,7 +107,7 @@ func workerFamilies() []family {
 		})
 	}
 	return []family{
-		of("worker_up", "Whether the worker runs.", func(w Worker) *float64 { return new(truth(w.State == WorkerRunning)) }),
+		of("worker_up", "Whether the worker runs.", func(w Worker) *float64 { return new(truth(w.alive())) }),
 		of("worker_rank", "Rank of the worker in the whole job.",
 			running(func(w Worker) *float64 { return new(float64(w.Rank)) })),
 		of("worker_start_time_seconds", "When the worker was started, as Unix time, while it runs.",

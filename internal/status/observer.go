@@ -87,7 +87,7 @@ func (o *Observer) Observe(ctx context.Context) Snapshot {
 	s := o.state()
 	for i := range s.Workers {
 		w := &s.Workers[i]
-		if u, ok := usage[w.PID]; ok && w.State == WorkerRunning {
+		if u, ok := usage[w.PID]; ok && w.alive() {
 			w.Usage = &u
 		}
 		w.LastLine = report.Head(strings.TrimSpace(report.Printable(lines[w.LocalRank])), maxLastLine)
@@ -100,17 +100,24 @@ func (o *Observer) Observe(ctx context.Context) Snapshot {
 func (o *Observer) state() Snapshot {
 	s := o.tracker.Snapshot()
 	s.Time = report.Time{Time: time.Now()}
-	if s.State == Running && s.isSuspended(jobs.IsStopped) {
-		s.State = Suspended
-	}
+	s.markSuspended(jobs.IsStopped)
 	return s
 }
 
-// isSuspended reports whether all workers that run are stopped by a signal.
-func (s *Snapshot) isSuspended(isStopped func(pid int) bool) bool {
-	runs := func(w Worker) bool { return w.State == WorkerRunning }
-	goesOn := func(w Worker) bool { return runs(w) && !isStopped(w.PID) }
-	return slices.ContainsFunc(s.Workers, runs) && !slices.ContainsFunc(s.Workers, goesOn)
+// markSuspended changes the state of the running workers that are stopped by a signal, and that of the node if no other
+// worker runs.
+func (s *Snapshot) markSuspended(isStopped func(pid int) bool) {
+	for i := range s.Workers {
+		if w := &s.Workers[i]; w.State == WorkerRunning && isStopped(w.PID) {
+			w.State = WorkerSuspended
+		}
+	}
+	in := func(state WorkerState) bool {
+		return slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.State == state })
+	}
+	if s.State == Running && in(WorkerSuspended) && !in(WorkerRunning) {
+		s.State = Suspended
+	}
 }
 
 // Close cancels running measurements and waits up to a second for them. It leaves behind one that hangs on a disk.

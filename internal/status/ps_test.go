@@ -176,7 +176,7 @@ func TestServeLocal(t *testing.T) {
 	var closed error
 	var closers []string
 	var log strings.Builder
-	server := ServeLocal(entry, observer, func(_ context.Context, by string) error {
+	server := ServeLocal(entry, observer, config.Secret{}, func(_ context.Context, by string) error {
 		closers = append(closers, by)
 		return closed
 	}, zerolog.New(&log))
@@ -227,7 +227,7 @@ func TestStopNotJoined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := ServeLocal(entry, observer, func(context.Context, string) error {
+		server := ServeLocal(entry, observer, config.Secret{}, func(context.Context, string) error {
 			asked[pid]++
 			return replies[pid]
 		}, zerolog.Nop())
@@ -277,6 +277,50 @@ func TestStopEnded(t *testing.T) {
 }
 
 // TestStopFromDirectory checks that a command without a run id ends only a job that was started in the same directory.
+// Of several jobs, status shows the only one that was started in this directory, and says so. stop ends none.
+func TestStatusFromDirectory(t *testing.T) {
+	machine := jobs.Folders{t.TempDir()}
+	dir, other := t.TempDir(), t.TempDir()
+	for _, l := range []jobs.Launcher{{RunID: "a", Dir: dir}, {RunID: "b", Dir: other}, {RunID: "c", Dir: other}} {
+		l.Script, l.PID = "train.py", 7
+		entry, err := machine.Register(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tracker Tracker
+		tracker.Emit(events.Event{Kind: events.KindLauncherStarted, RunID: l.RunID})
+		observer := NewObserver(&tracker, Sources{})
+		t.Cleanup(observer.Close)
+		server := ServeLocal(entry, observer, config.Secret{}, func(context.Context, string) error {
+			t.Error("a job was stopped")
+			return nil
+		}, zerolog.Nop())
+		t.Cleanup(server.Close)
+	}
+	target := config.Target{Local: true}
+	for _, tt := range []struct{ in, shown, note string }{
+		{dir, "run id a: no round yet\n", "elasticrun: showing a (train.py, pid 7, started in " + dir + "), the only job that was " +
+			"started in this directory; --rdzv-id shows another one of the 3 on this machine\n"},
+		{other, "", ""},
+		{t.TempDir(), "", ""},
+	} {
+		t.Chdir(tt.in)
+		var out, notes strings.Builder
+		cfg := &config.Status{Target: target}
+		err := WatchJob(t.Context(), cfg, machine, "v", NewPrinter(cfg, &out, &notes))
+		shown := out.String() != ""
+		if !strings.HasPrefix(out.String(), tt.shown) || notes.String() != tt.note || shown != (tt.shown != "") || shown != (err == nil) {
+			t.Errorf("in %s: %q, %q, %v", tt.in, out.String(), notes.String(), err)
+		}
+		if _, usage := errors.AsType[*config.UsageError](err); err != nil && !usage {
+			t.Errorf("in %s: %v", tt.in, err)
+		}
+		if line, err := Stop(t.Context(), &config.Stop{Target: target}, machine, "v"); err == nil {
+			t.Errorf("in %s: %s", tt.in, line)
+		}
+	}
+}
+
 func TestStopFromDirectory(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}
 	dir := t.TempDir()
@@ -288,7 +332,8 @@ func TestStopFromDirectory(t *testing.T) {
 	observer := NewObserver(&tracker, Sources{})
 	defer observer.Close()
 	asked := 0
-	server := ServeLocal(entry, observer, func(context.Context, string) error { asked++; return nil }, zerolog.Nop())
+	count := func(context.Context, string) error { asked++; return nil }
+	server := ServeLocal(entry, observer, config.Secret{}, count, zerolog.Nop())
 	defer server.Close()
 	anyJob, named := &config.Stop{Target: config.Target{Local: true}}, &config.Stop{Target: config.Target{Local: true, RunID: "a"}}
 	t.Chdir(t.TempDir())
@@ -319,7 +364,7 @@ func TestStopUnconfirmed(t *testing.T) {
 	observer := NewObserver(&tracker, Sources{})
 	defer observer.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	server := ServeLocal(entry, observer, func(asked context.Context, _ string) error {
+	server := ServeLocal(entry, observer, config.Secret{}, func(asked context.Context, _ string) error {
 		cancel(errors.New("no result within 15s"))
 		<-asked.Done()
 		return context.Cause(asked)

@@ -39,8 +39,10 @@ type WorkerState string
 
 // The states of workers.
 const (
-	WorkerStarting  WorkerState = "starting"
-	WorkerRunning   WorkerState = "running"
+	WorkerStarting WorkerState = "starting"
+	WorkerRunning  WorkerState = "running"
+	// WorkerSuspended means that a worker which runs is stopped by a signal, as after Ctrl-Z.
+	WorkerSuspended WorkerState = "suspended"
 	WorkerSucceeded WorkerState = "succeeded" // exited with 0
 	WorkerFailed    WorkerState = "failed"
 	WorkerStopped   WorkerState = "stopped" // by the launcher
@@ -111,6 +113,9 @@ type Worker struct {
 	// LastLine is the last line that it wrote, to stdout or stderr.
 	LastLine string `json:"last_line,omitempty"`
 }
+
+// alive reports whether the worker was started and has not ended.
+func (w Worker) alive() bool { return w.State == WorkerRunning || w.State == WorkerSuspended }
 
 // Usage is the resource usage of a worker and its descendants.
 type Usage struct {

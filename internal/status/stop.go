@@ -10,6 +10,8 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -21,10 +23,11 @@ const StopTimeout = 15 * time.Second
 // workers may still be stopping. Its error is a [*StoppedLateError] if the run had ended before, or has ended
 // otherwise. After another error it is unknown whether the run ends.
 func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version string) (string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, StopTimeout, fmt.Errorf("no result within %v", StopTimeout))
+	late := fmt.Errorf("no result within %s", seconds.Format(StopTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, StopTimeout, late)
 	defer cancel()
 	what := fmt.Sprintf("run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
-	job, local, err := findLocal(ctx, cfg.Target, machine)
+	job, local, err := findLocal(ctx, cfg.Target, machine, choose)
 	if err != nil {
 		return "", err
 	}
@@ -39,7 +42,7 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 		done = " (" + job.describe() + ")"
 		err = stopLocal(ctx, job, requester())
 	} else {
-		err = stopByStore(ctx, cfg, version, requester())
+		err = stopByStore(ctx, cfg, machine, version, requester())
 	}
 	if before, ok := errors.AsType[*closedBeforeError](err); ok {
 		return "", &StoppedLateError{what, before.EndedError, before.by}
@@ -97,8 +100,8 @@ func stopLocal(ctx context.Context, job LocalJob, by string) error {
 }
 
 // stopByStore closes the run of a job in its store.
-func stopByStore(ctx context.Context, cfg *config.Stop, version, by string) error {
-	store, leave, err := visit(ctx, &cfg.Target, version)
+func stopByStore(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version, by string) error {
+	store, leave, err := visit(ctx, coord.RoleCloser, &cfg.Target, machine, version)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func nodeRow(n Node, now time.Time) string {
 	}
 	up := 0
 	for _, w := range s.Workers {
-		if w.State == WorkerRunning {
+		if w.alive() {
 			up++
 		}
 	}

@@ -230,10 +230,11 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestSuspended checks when a node counts as suspended: every worker that runs is stopped.
+// TestSuspended checks which workers count as suspended: those that run and are stopped. A node is suspended if all
+// workers that run are.
 func TestSuspended(t *testing.T) {
 	for states, want := range map[string]bool{"TT": true, "TR": false, "T-": true, "--": false, "": false} {
-		var s Snapshot
+		s := Snapshot{State: Running}
 		for i, state := range states {
 			w := Worker{PID: i, State: WorkerRunning}
 			if state == '-' {
@@ -241,8 +242,15 @@ func TestSuspended(t *testing.T) {
 			}
 			s.Workers = append(s.Workers, w)
 		}
-		if got := s.isSuspended(func(pid int) bool { return states[pid] == 'T' }); got != want {
+		s.markSuspended(func(pid int) bool { return states[pid] != 'R' })
+		if got := s.State == Suspended; got != want {
 			t.Errorf("%q: %v", states, got)
+		}
+		for i, w := range s.Workers {
+			want := map[byte]WorkerState{'T': WorkerSuspended, 'R': WorkerRunning, '-': WorkerSucceeded}[states[i]]
+			if w.State != want || w.alive() != (states[i] != '-') {
+				t.Errorf("%q: worker %d is %s, alive: %v", states, i, w.State, w.alive())
+			}
 		}
 	}
 }

@@ -25,10 +25,22 @@ const (
 	agentTimeout = 4 * time.Second
 )
 
-// visit opens an observer's session in the store of a job; leave ends it.
-func visit(ctx context.Context, t *config.Target, version string) (store coord.Store, leave func(), err error) {
-	store, err = backends.Visit(ctx, t.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, t.RunID,
-		t.InSlurm)
+// visit opens a session in the store of a job; leave ends it. For a job of the scheduler without a given secret it uses
+// the one that the job's launchers on this machine know.
+func visit(
+	ctx context.Context, role coord.Role, t *config.Target, machine jobs.Folders, version string,
+) (store coord.Store, leave func(), err error) {
+	opts, to := backends.Options{Version: version, Logger: zerolog.Nop()}, t.Rendezvous
+	if to.Secret.Reveal() == "" && (t.Inferred != nil || t.SlurmJob != "") {
+		to.Secret = secretOfRun(ctx, machine, t.RunID)
+	}
+	store, err = backends.Visit(ctx, role, to, opts, t.RunID, t.InSlurm)
+	if to.Secret.Reveal() == "" {
+		err = withoutSecret(err, role, t.SlurmJob)
+	}
+	if err != nil && to.IsNearLocal() {
+		err = fmt.Errorf("%w; %s", err, config.MeantLocal)
+	}
 	return store, func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
@@ -41,21 +53,25 @@ func visit(ctx context.Context, t *config.Target, version string) (store coord.S
 func WatchJob(
 	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
 ) error {
-	job, local, err := findLocal(ctx, cfg.Target, machine)
+	job, local, err := findLocal(ctx, cfg.Target, machine, func(all []LocalJob, runID string, uid int) (LocalJob, error) {
+		return chooseToShow(all, runID, uid, func(line string) { to.Note("%s", line) })
+	})
 	switch {
 	case err != nil:
 		return err
 	case local && (cfg.Inferred == nil || job.Endpoint == "" || job.RunID != cfg.RunID): // else the store knows all nodes
 		return watchLocal(ctx, cfg, job, machine, to)
 	}
-	return watchStore(ctx, cfg, version, to)
+	return watchStore(ctx, cfg, machine, version, to)
 }
 
 // watchStore shows all agents of the job at an endpoint.
-func watchStore(ctx context.Context, cfg *config.Status, version string, to *Printer) error {
+func watchStore(
+	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
+) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
 	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
-	store, leave, err := visit(bounded, &cfg.Target, version)
+	store, leave, err := visit(bounded, coord.RoleObserver, &cfg.Target, machine, version)
 	cancel()
 	if err != nil {
 		return &noReplyError{where, err}
@@ -93,6 +109,19 @@ func watchStore(ctx context.Context, cfg *config.Status, version string, to *Pri
 	return err
 }
 
+// noSuchRun says that the store knows nothing of the run.
+func noSuchRun(cfg *config.Status) error {
+	problem := fmt.Sprintf("the store at %s has no such run: ", cfg.Rendezvous.Endpoint)
+	if cfg.RunID == config.NoRunID {
+		problem += "that is the run id of a job without one; give --rdzv-id=ID as the job's agents have it"
+	} else {
+		problem += "check the run id"
+	}
+	return &config.UsageError{
+		Where: "--rdzv-id=" + cfg.RunID, Problem: problem + "; otherwise the run has not started yet, or it has ended",
+	}
+}
+
 // showSnapshots shows snapshots until one is enough or there are no more. A value that it receives from ended it puts
 // back.
 func showSnapshots(
@@ -106,13 +135,7 @@ func showSnapshots(
 		select {
 		case v := <-snapshots:
 			if v.Empty() {
-				return true, &config.UsageError{
-					Where: "--rdzv-id=" + cfg.RunID,
-					Problem: fmt.Sprintf(
-						"the store at %s has no such run: check the run id; otherwise the run has not started yet, or it has ended",
-						cfg.Rendezvous.Endpoint,
-					),
-				}
+				return true, noSuchRun(cfg)
 			}
 			complete = v.Outcome != nil || !shown && v.Complete()
 			latest = &v

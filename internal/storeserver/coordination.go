@@ -11,18 +11,19 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // coordination is the part of a store that serves agents: their coordination store, and the leaders of their runs.
 type coordination struct {
-	server *coord.Server
-	stop   context.CancelCauseFunc
-	led    chan struct{} // closed when every leader has ended
-	marker *elastic.Marker
-	log    zerolog.Logger
+	server  *coord.Server
+	leaders *elastic.Leaders
+	stop    context.CancelCauseFunc
+	led     chan struct{} // closed when every leader has ended
+	marker  *elastic.Marker
+	log     zerolog.Logger
 }
 
 // serveAgents starts the coordination. The caller passes the connections of agents to its server.
@@ -32,7 +33,7 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 	shares := divideMemory(cfg.MaxMemory)
 	leaders := &elastic.Leaders{MaxRuns: shares.runs, Logger: log}
 	opts := coord.ServerOptions{
-		MaxMemory: shares.agents, Admit: leaders.Admit,
+		MaxMemory: shares.agents, Admit: leaders.Admit, Authority: elastic.Authority{},
 		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()),
 		OnJoin: func(runID string) {
 			select {
@@ -40,6 +41,13 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 			case <-ctx.Done():
 			}
 		},
+	}
+	if cfg.Certificates.Given() {
+		var err error
+		if opts.Certificates, err = certfiles.Open(cfg.Certificates, log); err != nil {
+			stop(nil)
+			return nil, err
+		}
 	}
 	server := coord.NewServer(opts)
 	if cfg.DataDir != "" {
@@ -49,7 +57,7 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 			return nil, &config.UsageError{Where: "--data-dir=" + cfg.DataDir, Problem: err.Error()}
 		}
 	}
-	c := &coordination{server: server, stop: stop, led: make(chan struct{}), log: log}
+	c := &coordination{server: server, leaders: leaders, stop: stop, led: make(chan struct{}), log: log}
 	if server.Fresh() {
 		leaders.Fresh = c.mark(cfg, log)
 	}
@@ -78,12 +86,15 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fres
 	return &fresh
 }
 
-// addMemory returns a function that adds the memory of the agents' store to the counters of the workers' store.
-func (c *coordination) addMemory(workers func() tcpstore.Stats) func() tcpstore.Stats {
-	return func() tcpstore.Stats {
-		stats := workers()
-		stats.Memory += c.server.Stats().Memory
-		return stats
+// counts returns the counters and limits of the agents' store.
+func (c *coordination) counts() agentCounts {
+	stats, limits := c.server.Stats(), c.server.Limits()
+	return agentCounts{
+		Runs:       quantity{c.leaders.Runs(), c.leaders.MaxRuns},
+		Sessions:   quantity{stats.Sessions, limits.Sessions},
+		Handshakes: quantity{stats.Pending, limits.Pending},
+		Keys:       quantity{stats.Keys, limits.Keys},
+		Memory:     quantity{int(stats.Memory), int(limits.Memory)},
 	}
 }
 

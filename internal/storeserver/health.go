@@ -18,19 +18,42 @@ const (
 	replyTimeout = 500 * time.Millisecond
 	// clientTimeout bounds a request to the health port.
 	clientTimeout = 5 * time.Second
+	// maxProbes is how many connections the health port has at a time. They take files that the store needs.
+	maxProbes = 32
 )
 
 // health serves over HTTP whether a store works.
 type health struct {
-	stats    func() tcpstore.Stats // reads the store's counters; it may block
-	stopping <-chan struct{}       // closed when the store stops
-	failed   <-chan struct{}       // closed when the agents' store has failed; nil: never
+	counts   func() counts   // reads the store's counters; it may block
+	stopping <-chan struct{} // closed when the store stops
+	failed   <-chan struct{} // closed when the agents' store has failed; nil: never
 	started  time.Time
-	asking   chan struct{} // full while stats runs, so that requests to a stuck store do not pile up in it
+	asking   chan struct{} // full while counts runs, so that requests to a stuck store do not pile up in it
 }
 
-func newHealth(stats func() tcpstore.Stats, stopping <-chan struct{}) *health {
-	return &health{stats: stats, stopping: stopping, started: time.Now(), asking: make(chan struct{}, 1)}
+// counts are the counters of both halves of a store.
+type counts struct {
+	workers tcpstore.Stats
+	agents  agentCounts
+}
+
+// agentCounts are the counters of what agents store, each with its limit.
+type agentCounts struct {
+	Runs       quantity `json:"runs"`
+	Sessions   quantity `json:"sessions"`
+	Handshakes quantity `json:"handshakes"` // connections without a session
+	Keys       quantity `json:"keys"`
+	Memory     quantity `json:"memory_bytes"`
+}
+
+// quantity is how much there is of something, and the most that there may be.
+type quantity struct {
+	Now   int `json:"now"`
+	Limit int `json:"limit"`
+}
+
+func newHealth(read func() counts, stopping <-chan struct{}) *health {
+	return &health{counts: read, stopping: stopping, started: time.Now(), asking: make(chan struct{}, 1)}
 }
 
 // healthReply is the body of a reply.
@@ -46,18 +69,21 @@ type healthCounts struct {
 	Refused  map[tcpstore.Reason]uint64 `json:"refused"`
 	Keys     int                        `json:"keys"`
 	Memory   int64                      `json:"memory_bytes"`
+	Agents   agentCounts                `json:"agents"`
 }
 
 // check returns the status code and the body of a reply.
 func (h *health) check() (int, healthReply) {
 	a := healthReply{Status: "ok", Uptime: time.Since(h.started).Round(time.Millisecond).Seconds()}
-	stats, ok := h.ask()
+	got, ok := h.ask()
 	if !ok {
 		a.Status = "stuck"
 		return http.StatusServiceUnavailable, a
 	}
+	stats := got.workers
 	a.healthCounts = &healthCounts{
-		Open: stats.Open, Accepted: stats.Accepted, Refused: stats.Refused, Keys: stats.Keys, Memory: stats.Memory,
+		Open: stats.Open, Accepted: stats.Accepted, Refused: stats.Refused, Keys: stats.Keys,
+		Memory: stats.Memory + int64(got.agents.Memory.Now), Agents: got.agents,
 	}
 	select {
 	case <-h.stopping:
@@ -75,24 +101,24 @@ func (h *health) check() (int, healthReply) {
 }
 
 // ask reads the store's counters. It returns false if the store did not reply in time.
-func (h *health) ask() (tcpstore.Stats, bool) {
+func (h *health) ask() (counts, bool) {
 	timeout := time.NewTimer(replyTimeout)
 	defer timeout.Stop()
 	select {
 	case h.asking <- struct{}{}:
 	case <-timeout.C:
-		return tcpstore.Stats{}, false
+		return counts{}, false
 	}
-	answered := make(chan tcpstore.Stats, 1)
+	answered := make(chan counts, 1)
 	go func() {
-		answered <- h.stats()
+		answered <- h.counts()
 		<-h.asking
 	}()
 	select {
-	case stats := <-answered:
-		return stats, true
+	case got := <-answered:
+		return got, true
 	case <-timeout.C:
-		return tcpstore.Stats{}, false
+		return counts{}, false
 	}
 }
 
@@ -112,7 +138,7 @@ func (h *health) serve(l net.Listener, logger zerolog.Logger) (stop func()) {
 	mux.Handle("GET "+healthPath, h)
 	server := httpserver.Serve(l, httpserver.Options{
 		Handler: mux, Name: "--health", ReadTimeout: clientTimeout, WriteTimeout: clientTimeout,
-		Logger: logger, ClientErrorLevel: zerolog.WarnLevel,
+		MaxConns: maxProbes, Logger: logger, ClientErrorLevel: zerolog.WarnLevel,
 	})
 	return func() {
 		server.Close()

@@ -20,8 +20,8 @@ import (
 func TestHealthOfAStuckStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		answer := make(chan tcpstore.Stats)
-		h := newHealth(func() tcpstore.Stats { asked.Add(1); return <-answer }, nil)
+		answer := make(chan counts)
+		h := newHealth(func() counts { asked.Add(1); return <-answer }, nil)
 		began := time.Now()
 		var clients sync.WaitGroup
 		for range 3 {
@@ -39,8 +39,8 @@ func TestHealthOfAStuckStore(t *testing.T) {
 			t.Errorf("answered after %v; the store was asked %d times", took, asked.Load())
 		}
 
-		answer <- tcpstore.Stats{}
-		clients.Go(func() { answer <- tcpstore.Stats{Open: 7} })
+		answer <- counts{}
+		clients.Go(func() { answer <- counts{workers: tcpstore.Stats{Open: 7}} })
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, nil)
 		if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, `"open":7`) {
@@ -53,7 +53,7 @@ func TestHealthOfAStuckStore(t *testing.T) {
 // A store whose agents' store has failed reports it while its clients finish their requests.
 func TestHealthOfAFailedStore(t *testing.T) {
 	failed, stopping := make(chan struct{}), make(chan struct{})
-	h := newHealth(func() tcpstore.Stats { return tcpstore.Stats{} }, stopping)
+	h := newHealth(func() counts { return counts{} }, stopping)
 	h.failed = failed
 	for _, tt := range []struct {
 		name, status string
@@ -75,7 +75,7 @@ func TestHealthOfAFailedStore(t *testing.T) {
 func TestHealthWaitsForTheStore(t *testing.T) {
 	var answered atomic.Bool
 	answer := make(chan struct{})
-	h := newHealth(func() tcpstore.Stats { <-answer; return tcpstore.Stats{} }, nil)
+	h := newHealth(func() counts { <-answer; return counts{} }, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such
@@ -44,12 +45,20 @@ func Serve(
 		return err
 	}
 	defer agents.close()
+	users := &elastic.StoreUsers{Anybody: cfg.StoreUsers.Anybody, IDs: cfg.StoreUsers.IDs}
+	accept, err := users.Admission(listener, false)
+	if err != nil {
+		_ = listener.Close()
+		return &config.UsageError{Where: "--listen=" + cfg.Listen.String(), Problem: err.Error()}
+	}
 	server := tcpstore.NewServer(tcpstore.ServerOptions{
-		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: divideMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout,
-		Agents: agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
+		Logger: log, Accept: accept, MaxConns: cfg.MaxConns, MaxMemory: divideMemory(cfg.MaxMemory).workers,
+		StallTimeout: cfg.StallTimeout,
+		Agents:       agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
 	})
 	ready := fmt.Sprintf("store listening on %s", listener.Addr())
-	health := newHealth(agents.addMemory(server.Stats), ctx.Done())
+	read := func() counts { return counts{workers: server.Stats(), agents: agents.counts()} }
+	health := newHealth(read, ctx.Done())
 	health.failed = agents.server.Ended()
 	if cfg.Health != nil {
 		healthListener, err := listen.On(ctx, "--health="+cfg.Health.String(), *cfg.Health)
@@ -66,9 +75,7 @@ func Serve(
 	if _, err := fmt.Fprintln(stdout, ready); err != nil {
 		log.Warn().Err(err).Msg(ready)
 	}
-	if addr, ok := listener.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
-		log.Warn().Msg("other machines can reach this store: it listens on every address (--listen=HOST:PORT chooses one)")
-	}
+	warnReachable(cfg, listener.Addr(), log)
 	stopWatchdog := announce(manager, health, ready, log) //nolint:contextcheck // a message bounds itself
 	defer stopWatchdog()
 	select {
@@ -85,6 +92,26 @@ func Serve(
 		err = errors.Join(err, fmt.Errorf("serve the store: %w", failed))
 	}
 	return err
+}
+
+// warnReachable warns of a store that other machines can reach, once.
+func warnReachable(cfg *config.Store, at net.Addr, log zerolog.Logger) {
+	tcp, ok := at.(*net.TCPAddr)
+	switch {
+	case !ok || !elastic.IsReachable(at):
+	case cfg.Secret.Reveal() == "" && cfg.Certificates.CA != "" && cfg.Certificates.Cert == "":
+		log.Warn().Msg("agents cannot verify this store, because it has no certificate: give it one with --ssl-cert and " +
+			"--ssl-cert-key")
+	case cfg.Secret.Reveal() == "" && cfg.Certificates.Cert != "" && cfg.Certificates.CA == "":
+		log.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end the jobs that meet here: "+
+			"the store has a certificate, but nothing to verify agents by; give it --ca-cert, or a secret", tcp.Port)
+	case cfg.Secret.Reveal() == "" && !cfg.Certificates.Mutual():
+		log.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end the jobs that meet here: "+
+			"the store has no secret; elasticrun secret > FILE makes one, for --rdzv-secret-file=FILE here and on each node",
+			tcp.Port)
+	case tcp.IP.IsUnspecified():
+		log.Warn().Msg("other machines can reach this store: it listens on every address (--listen=HOST:PORT chooses one)")
+	}
 }
 
 // stopStore stops the server because of cause and waits until it has ended. Requests under way get grace to finish, or

@@ -5,17 +5,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // A store that is stuck does not feed the watchdog; it does again when it answers.
 func TestWatchdogIsFedByAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		h := newHealth(func() tcpstore.Stats {
+		h := newHealth(func() counts {
 			<-stuck
-			return tcpstore.Stats{}
+			return counts{}
 		}, nil)
 		var fed atomic.Int32
 		stop := feedWatchdog(3*time.Second, h, func() { fed.Add(1) })

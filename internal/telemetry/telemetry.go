@@ -111,6 +111,7 @@ func announced(cfg *config.Config) announce.Start {
 // Job is how other commands of this machine find and close a job.
 type Job struct {
 	Launcher jobs.Launcher
+	Secret   config.Secret // of its agents
 	Close    status.CloseRun
 }
 
@@ -120,7 +121,7 @@ func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps, job Job) 
 	if entry, err := jobs.Machine().Register(job.Launcher); err != nil {
 		t.log.Debug().Err(err).Msg("elasticrun ps and stop do not find this job; everything else goes on")
 	} else {
-		t.local = status.ServeLocal(entry, t.observer, job.Close, t.log)
+		t.local = status.ServeLocal(entry, t.observer, job.Secret, job.Close, t.log)
 	}
 	if t.listener == nil {
 		return

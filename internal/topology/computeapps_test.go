@@ -26,7 +26,7 @@ esac`
 		{name: "none", script: "true"},
 		{name: "no devices", script: "echo No devices were found; exit 6"},
 		{name: "broken", script: "echo lost >&2; exit 15", err: "exit status 15 (lost)"},
-		{name: "hanging", script: "sleep 1000", timeout: 100 * time.Millisecond, err: "no answer within 100ms"},
+		{name: "hanging", script: "sleep 1000", timeout: 100 * time.Millisecond, err: "no answer: no end within 100ms"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,21 +1,17 @@
 package topology
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-)
 
-// killGrace is how long bounded waits for nvidia-smi to end after SIGKILL.
-const killGrace = 2 * time.Second
+	"github.com/elasticrun/elasticrun/internal/oneshot"
+)
 
 // askSMI runs nvidia-smi, the program at this path, and returns the GPUs by index.
 func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, error) {
@@ -46,69 +42,33 @@ var errSilent = errors.New("no answer")
 // runSMI runs one query of nvidia-smi, the program at this path, and returns its output, which is empty without GPUs.
 // When the timeout expires or ctx ends, it kills nvidia-smi and all processes that nvidia-smi has started.
 func runSMI(ctx context.Context, program string, timeout time.Duration, query string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, query, "--format=csv,noheader")
-	// With its own process group, the children of a wrapper script are killed too.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = killGrace / 2
-
-	var out []byte
-	var err error
-	ended := bounded(ctx, killGrace, func() { out, err = cmd.Output() })
-	if ctx.Err() != nil {
-		stuck := ""
-		if !ended {
-			stuck = ", and SIGKILL does not end it: its driver hangs in the kernel"
-		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return "", fmt.Errorf("%w within %v%s", errSilent, timeout, stuck)
-		}
-		return "", fmt.Errorf("%w%s", ctx.Err(), stuck)
-	}
-	if noDevices(out) {
+	var out, errs oneshot.Head
+	argv := []string{program, query, "--format=csv,noheader"}
+	err := oneshot.Command{Argv: argv, Stdout: &out, Stderr: &errs, Limit: timeout}.Run(ctx)
+	switch {
+	case errors.Is(err, oneshot.ErrLimit):
+		return "", fmt.Errorf("%w: %w", errSilent, err)
+	case ctx.Err() != nil:
+		return "", err
+	case noDevices(out.String()):
 		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("%w%s", err, complaint(errs.String()+"\n"+out.String()))
+	case out.Cut():
+		return "", fmt.Errorf("it printed more than %d MiB", oneshot.MaxHead>>20)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%w%s", err, complaint(out, err))
-	}
-	return string(out), nil
-}
-
-// bounded runs the function and reports whether it has returned. It gives up when grace has passed after the end of
-// ctx: a process that hangs in the kernel survives SIGKILL, and waiting for it cannot be interrupted.
-func bounded(ctx context.Context, grace time.Duration, run func()) bool {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		run()
-	}()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-	}
-	select {
-	case <-done:
-		return true
-	case <-time.After(grace):
-		return false
-	}
+	return out.String(), nil
 }
 
 // noDevices recognizes the output of a working driver without GPUs. The exit status varies.
-func noDevices(out []byte) bool {
-	return bytes.HasPrefix(bytes.TrimSpace(out), []byte("No devices were found"))
+func noDevices(out string) bool {
+	return strings.HasPrefix(strings.TrimSpace(out), "No devices were found")
 }
 
 // complaint returns the first line that a failed nvidia-smi printed, for the end of its error.
-func complaint(out []byte, err error) string {
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		out = append(append(bytes.TrimSpace(e.Stderr), '\n'), out...)
-	}
-	line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n"))
-	if len(line) == 0 {
+func complaint(printed string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(printed), "\n")
+	if line == "" {
 		return ""
 	}
 	return fmt.Sprintf(" (%.200s)", line)

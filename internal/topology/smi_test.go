@@ -101,6 +101,10 @@ esac`
 			err:     `count GPUs with @: it printed "0, [N/A], GPU-a": "[N/A]" is not a PCI address`,
 		},
 		{
+			name: "endless", visible: "unset", script: "exec head -c 1048577 /dev/zero",
+			err: "count GPUs with @: it printed more than 1 MiB: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers",
+		},
+		{
 			name:    "a gap",
 			visible: "unset",
 			script:  "echo '1, 00000000:17:00.0, GPU-a'",
@@ -171,7 +175,7 @@ func BenchmarkKnownGPUs(b *testing.B) {
 func TestSMITimeout(t *testing.T) {
 	program := filepath.Join(fakeSMI(t, "exec sleep 600"), "nvidia-smi")
 	_, err := askSMI(t.Context(), program, 50*time.Millisecond)
-	if want := "count GPUs with " + program + ": no answer within 50ms: set CUDA_VISIBLE_DEVICES or give the number of workers"; errorText(
+	if want := "count GPUs with " + program + ": no answer: no end within 50ms: set CUDA_VISIBLE_DEVICES or give the number of workers"; errorText(
 		err,
 	) != want {
 		t.Errorf("error %q, want %q", errorText(err), want)
@@ -215,18 +219,5 @@ func TestSMIKillsItsChildren(t *testing.T) {
 	}
 	if got := <-rest; got != "up\n" {
 		t.Errorf("the script wrote %q", got)
-	}
-}
-
-func TestBoundedLeavesWhatDoesNotEnd(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	release := make(chan struct{})
-	if bounded(ctx, time.Millisecond, func() { <-release }) {
-		t.Error("bounded reports the end of a function that has not ended")
-	}
-	close(release)
-	if !bounded(ctx, time.Minute, func() {}) {
-		t.Error("bounded does not wait for a function that ends within its grace")
 	}
 }

@@ -45,7 +45,7 @@ func Find(lookup func(name string) (value string, set bool)) Dir {
 		return Dir{Path: filepath.Join(own, "elasticrun"), uid: uid, private: true, otherwise: "set " + runtime}
 	}
 	d := Dir{
-		Path: filepath.Join(os.TempDir(), "elasticrun-"+strconv.Itoa(uid)), uid: uid,
+		Path: filepath.Join(os.TempDir(), Name(uid)), uid: uid,
 		otherwise: "set " + runtime + " to a folder of your own in all terminals",
 	}
 	if tmp, _ := lookup("TMPDIR"); tmp != "" {

@@ -235,3 +235,22 @@ func TestLostStoreIsNoWorkersFault(t *testing.T) {
 		})
 	}
 }
+
+// The note about lost connections names a refusal of the store, which explains them better.
+func TestNoteOfStoreRefusal(t *testing.T) {
+	const refusal, flag = "its process is user 7's", "--store-users=7"
+	for _, tt := range []struct {
+		kind failure.Kind
+		note string
+	}{
+		{failure.PeerLost, "the worker store refused a connection: " + refusal + "; " + flag},
+		{failure.Exited, ""},
+	} {
+		r := RunResult{
+			State: Failed, Cause: &failure.Failure{Kind: tt.kind}, StoreRefusal: errors.New(refusal + "; " + flag),
+		}
+		if r.Note() != tt.note {
+			t.Errorf("%s: note %q, want %q", tt.kind, r.Note(), tt.note)
+		}
+	}
+}

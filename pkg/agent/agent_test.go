@@ -121,7 +121,7 @@ func TestSignalStopsWorkers(t *testing.T) {
 		}
 		want := []procs.StopPolicy{{
 			Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second,
-			Advice: "press Ctrl-C again to kill them now",
+			Advice: "press Ctrl-C again after a second to kill them now",
 		}}
 		if diff := cmp.Diff(want, b.group().policies, cmpopts.IgnoreFields(procs.StopPolicy{}, "KillNow")); diff != "" {
 			t.Errorf("ladder (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -110,7 +111,7 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 			e.tail = pm.processes.Tail(x.LocalRank)
 		}
 		if !x.Stopped && errorFile != "" {
-			e.errorFileProblem = fmt.Sprintf("error file %s was not read within %v", errorFile, readTimeout)
+			e.errorFileProblem = fmt.Sprintf("error file %s was not read within %s", errorFile, seconds.Format(readTimeout))
 		}
 	}
 	f := failure.Failure{
@@ -139,7 +140,8 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 	f.Waited = f.Kind == failure.PeerLost && slices.ContainsFunc(f.Findings, evidence.IsWaiting)
 	f.Summary = summary(x, f.Findings)
 	if hung && e.errorFile != nil {
-		f.Summary = fmt.Sprintf("%s (and had not ended %v after it wrote its error file)", f.Summary, pm.exitTimeout)
+		f.Summary = fmt.Sprintf("%s (and had not ended %s after it wrote its error file)", f.Summary,
+			seconds.Format(pm.exitTimeout))
 	}
 	f.Text = failureText(x, f.Summary, e)
 	return f
@@ -150,7 +152,8 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 func withHang(findings []failure.Finding, at time.Time, timeout time.Duration) []failure.Finding {
 	findings = slices.DeleteFunc(findings, func(x failure.Finding) bool { return x.Kind == failure.Exited })
 	hang := failure.Finding{
-		Kind: failure.Stuck, Time: at, Text: fmt.Sprintf("had written its error file, and did not end within %v", timeout),
+		Kind: failure.Stuck, Time: at,
+		Text: "had written its error file, and did not end within " + seconds.Format(timeout),
 	}
 	i := len(findings)
 	if i > 0 && findings[0].Kind != failure.ErrorFile && findings[0].Kind.Grade() > hang.Kind.Grade() {

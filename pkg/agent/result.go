@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -31,6 +32,9 @@ type RunResult struct {
 	ClosedBy string
 	// NothingStarted is one line that says why no worker was started on this node; empty if one was.
 	NothingStarted string
+	// StoreRefusal is why a store of this node refused a connection, which a worker may have made. The agent leaves it to
+	// its caller; nil means that no store refused one.
+	StoreRefusal error
 }
 
 // IsFailed reports whether the run failed.
@@ -51,6 +55,9 @@ func (r RunResult) Note() string {
 		return r.NothingStarted
 	}
 	if root, ok := r.RootCause(); ok && root.Kind == failure.PeerLost {
+		if r.StoreRefusal != nil {
+			return fmt.Sprintf("the worker store refused a connection: %v", r.StoreRefusal)
+		}
 		return "no worker shows a fault of its own: the first that lost its peer is named; look for a hang or a network fault"
 	}
 	return ""

@@ -32,7 +32,7 @@ func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
 	case errors.As(context.Cause(ctx), &signal):
 		policy.Signal, policy.Grace, policy.Leftovers = signal.Signal, a.opts.ShutdownTimeout, a.opts.ShutdownTimeout
 		if signal.Signal == syscall.SIGINT {
-			policy.Advice = "press Ctrl-C again to kill them now"
+			policy.Advice = "press Ctrl-C again after a second to kill them now"
 		}
 	default:
 		policy.Signal, policy.Grace = syscall.SIGKILL, 0

@@ -11,15 +11,16 @@ var ErrFull = errors.New("coordination store: it is full")
 
 // The cost in bytes of each object in addition to its text. The figures are measured and rounded up.
 const (
-	entrySize   = 256      // a key: its entry and its places in the maps and in the index
-	sessionSize = 8 << 10  // a client's session with its connection and goroutine
-	localSize   = 8 << 10  // a session in the server's process
-	watchSize   = 512      // a watch
-	changeSize  = 128      // a key that a watch has not delivered yet
-	editSize    = 128      // a write that is not on the disk yet
-	eventSize   = 96       // an event that is being sent to a client
-	pendingSize = 16 << 10 // a connection without a session
-	defaultMax  = 1 << 30  // default of ServerOptions.MaxMemory
+	entrySize              = 256      // a key: its entry and its places in the maps and in the index
+	sessionSize            = 12 << 10 // a client's session with its connection, TLS and goroutine
+	localSize              = 8 << 10  // a session in the server's process
+	watchSize              = 512      // a watch
+	changeSize             = 128      // a key that a watch has not delivered yet
+	editSize               = 128      // a write that is not on the disk yet
+	eventSize              = 96       // an event that is being sent to a client
+	pendingSize            = 24 << 10 // a connection without a session, above all in the TLS handshake
+	pendingCertificateSize = 72 << 10 // the same where the store asks for a certificate
+	defaultMax             = 1 << 30  // default of ServerOptions.MaxMemory
 )
 
 // budget limits the memory of a core. Half of the store's memory is for the core, the other half for requests and
@@ -82,6 +83,9 @@ const (
 	prepaidWatches = 4
 	prepaidPrefix  = 256 // bytes
 )
+
+// maxWatches is how many watches a session may have. Each makes commits to its keys slower.
+const maxWatches = 128
 
 // prepaid reports whether the cost of c's session already includes its next watch, which has that prefix. server.mu is
 // held.

@@ -287,3 +287,39 @@ func TestIdleConnectionIsNotCounted(t *testing.T) {
 		}
 	})
 }
+
+// TestWatchesOfASession checks that a session has a bounded number of watches and is told why it gets no more.
+func TestWatchesOfASession(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	nc, in := dialRaw(t, addr)
+	for n := range int64(maxWatches) {
+		nc.Write(appendNumbered(nil, kindWatch, n, "k"))
+		nc.Write(appendNumbered(nil, kindWatch, n, "l")) // replaces the one before
+	}
+	nc.Write(appendNumbered(nil, kindKeepAlive, 1))
+	for {
+		k, _, err := readFrame(in, maxFrame, make([]byte, frameHeader))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k == kindReply {
+			break
+		}
+	}
+	nc.Write(appendNumbered(nil, kindWatch, maxWatches, "k"))
+	for {
+		k, body, err := readFrame(in, maxFrame, make([]byte, frameHeader))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k == kindExitNotice {
+			if !bytes.Contains(body, []byte("128 watches already")) {
+				t.Errorf("exit notice %q", body)
+			}
+			break
+		}
+	}
+	if got := s.Stats().Sessions; got != 1 {
+		t.Errorf("%d sessions", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
@@ -14,8 +15,8 @@ import (
 // Client is a Store on a remote Server. Dial makes one. Only the caller's KeepAlive keeps its session alive.
 //
 // When the connection breaks, the client reconnects and resumes its session, which is possible as long as the session
-// lives. Watches then continue with a Resync. Calls wait for the new connection until their ctx ends, but a commit that
-// was in flight returns ErrUnavailable.
+// lives. SetAddrs says where else the store may be by then. Watches then continue with a Resync. Calls wait for the new
+// connection until their ctx ends, but a commit that was in flight returns ErrUnavailable.
 type Client struct {
 	opts     DialOptions
 	session  SessionID
@@ -33,29 +34,38 @@ type Client struct {
 	watches     map[int64]*clientWatch
 	err         error
 	local       netip.AddrPort
+	addrs       []string // the addresses at which the store may be besides opts.Addr and serving
+	serving     string   // the address of the current or latest connection
 
-	began    time.Duration
-	lost     chan struct{}      // closed when err is set
-	suspects chan *clientConn   // connections over which a call gets no answer
-	cancel   context.CancelFunc // ends run
-	running  sync.WaitGroup
+	began         time.Duration
+	answerTimeout atomic.Int64       // of calls, in ns: how long they wait before they suspect the connection
+	lost          chan struct{}      // closed when err is set
+	suspects      chan *clientConn   // connections over which a call gets no answer
+	addrsChanged  chan struct{}      // signals that addrs has changed
+	cancel        context.CancelFunc // ends run
+	running       sync.WaitGroup
 }
 
 // Dial connects to a Server and begins a session. It tries once; the caller decides whether to try again, because
-// another program may own the address. Its errors are a RefusedError, which will not pass, and a DialError, which
+// another program may own the address. If a member of the store's group is there that does not serve now, Dial also
+// tries the address that the member names. Its errors are a RefusedError, which will not pass, and a DialError, which
 // matches ErrUnavailable if it may pass.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	began := boottime.Now()
-	a := attempt{opts: &opts, detectTorchStore: true}
-	first, err := a.open(ctx)
+	var first *established
+	err := follow(ctx, &opts, func(ctx context.Context, a *attempt) (err error) {
+		first, err = a.open(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
+	opts.MaxWait = 0 // only this store has the session
 	c := &Client{
 		opts: opts, session: first.session, token: first.token, instance: first.instance,
 		ttl: time.Duration(first.ttl), began: began,
 		connected: make(chan struct{}), watches: map[int64]*clientWatch{},
-		lost: make(chan struct{}), suspects: make(chan *clientConn, 1),
+		lost: make(chan struct{}), suspects: make(chan *clientConn, 1), addrsChanged: make(chan struct{}, 1),
 	}
 	// Close ends the background work, not ctx.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -77,7 +87,7 @@ func (c *Client) Began() time.Duration { return c.began }
 // InstanceID returns the id that distinguishes the store from another one at the same address.
 func (c *Client) InstanceID() string { return c.instance }
 
-// Addr returns the store's address, HOST:PORT.
+// Addr returns the address of the options, HOST:PORT. The store may be at another one; see Addrs.
 func (c *Client) Addr() string { return c.opts.Addr }
 
 // Token returns the token with which EndSession ends the session.
@@ -203,7 +213,7 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 		defer c.mu.Unlock()
 		delete(cc.calls, number)
 	}()
-	check := time.NewTicker(max(c.ttl/4, time.Millisecond))
+	check := time.NewTicker(max(time.Duration(c.answerTimeout.Load()), time.Millisecond))
 	defer check.Stop()
 	for waiting := true; waiting; {
 		select {

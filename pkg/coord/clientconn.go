@@ -1,10 +1,7 @@
 package coord
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"time"
 )
 
@@ -35,6 +32,8 @@ func (c *Client) attach(e *established) *clientConn {
 		e.nc.Close() // makes the reader return
 	}
 	c.conn, c.brokenSince, c.refused, c.local = cc, time.Time{}, time.Time{}, localAddr(e.nc)
+	c.serving = e.addr
+	c.setAnswerTimeout()
 	for number, w := range c.watches {
 		_ = cc.send(appendNumbered(nil, kindWatch, number, w.prefix)) // cannot fail: the queue is empty
 	}
@@ -103,7 +102,7 @@ func (cc *clientConn) write() {
 func (cc *clientConn) read() error {
 	scratch := make([]byte, frameHeader)
 	for {
-		k, body, err := readFrame(cc.in, maxFrame, scratch)
+		k, body, err := readFrame(cc.nc, maxFrame, scratch)
 		if err != nil {
 			return err
 		}
@@ -182,113 +181,4 @@ func (cc *clientConn) exitNotice(body []byte) error {
 	}
 	cc.client.lose(err)
 	return errEnded
-}
-
-// run keeps the client connected until it ends. cc is its first connection.
-func (c *Client) run(ctx context.Context, cc *clientConn) {
-	for cc != nil {
-		select {
-		case <-cc.readDone:
-			c.detach(cc)
-			if errors.Is(cc.err, errMalformed) {
-				c.lose(&wrapped{"the store does not follow the protocol", ErrUnavailable})
-			}
-			cc = c.reconnect(ctx)
-		case suspected := <-c.suspects:
-			if suspected == cc {
-				cc = c.replace(ctx, cc)
-			}
-		}
-	}
-}
-
-// reconnect connects again, first at once and then after reconnectDelay. It returns nil if the client has ended.
-func (c *Client) reconnect(ctx context.Context) *clientConn {
-	c.mu.Lock()
-	since := c.brokenSince
-	c.mu.Unlock()
-	for c.Err() == nil && ctx.Err() == nil {
-		if got := c.resume(ctx); got != nil {
-			return c.attach(got)
-		}
-		select {
-		case <-time.After(reconnectDelay(time.Since(since))):
-		case <-c.lost:
-		case <-ctx.Done():
-		}
-	}
-	return nil
-}
-
-// reconnectDelay returns how long to wait before the next attempt. The delay is short at first, because the network may
-// return at once. It grows with the time since the connection broke, when only a restarted store can help.
-func reconnectDelay(broken time.Duration) time.Duration {
-	least := 20 * time.Millisecond
-	switch {
-	case broken > 10*time.Second:
-		least = 500 * time.Millisecond
-	case broken > time.Second:
-		least = 150 * time.Millisecond
-	}
-	return least + rand.N(3*least/2)
-}
-
-// resume makes one attempt to connect and resume the session. It ends the client if no attempt can ever succeed.
-func (c *Client) resume(ctx context.Context) *established {
-	a := attempt{opts: &c.opts, token: c.token, instance: c.instance}
-	got, err := a.open(ctx)
-	c.mu.Lock()
-	c.refused = RefusedSince(c.refused, err)
-	c.mu.Unlock()
-	var refused *RefusedError
-	switch {
-	case err == nil:
-		return got
-	case errors.Is(err, ErrSessionLost):
-		c.lose(err)
-	case errors.Is(err, ErrReplaced):
-		message := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", c.opts.Addr, a.instance)
-		c.lose(&wrapped{message, ErrReplaced})
-	case errors.As(err, &refused):
-		c.lose(&wrapped{"the store is gone: " + err.Error(), ErrUnavailable})
-	}
-	return nil
-}
-
-// replace makes one attempt to replace cc, over which a call gets no answer. The network path of cc may be gone for
-// good while another path works, which TCP does not notice. cc stays open during the attempt, because cc may only be
-// slow and the attempt may fail. replace returns the client's connection afterwards.
-func (c *Client) replace(ctx context.Context, cc *clientConn) *clientConn {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	attempts := make(chan *established, 1)
-	c.running.Go(func() { attempts <- c.resume(ctx) })
-	var got *established
-	select {
-	case got = <-attempts:
-	case <-cc.readDone:
-		if !errors.Is(cc.err, errTaken) {
-			cancel() // reconnect tries again at once
-		}
-		got = <-attempts
-	}
-	if got == nil {
-		return cc
-	}
-	c.detach(cc)
-	return c.attach(got)
-}
-
-// suspect requests a replacement of cc if the store has been silent on cc for a quarter of the TTL.
-func (c *Client) suspect(cc *clientConn) {
-	c.mu.Lock()
-	silent := time.Since(cc.lastFrame) >= c.ttl/4
-	c.mu.Unlock()
-	if !silent {
-		return
-	}
-	select {
-	case c.suspects <- cc:
-	default: // run is already replacing a connection
-	}
 }

@@ -35,54 +35,87 @@ func TestClientConforms(t *testing.T) {
 		t.Helper()
 		s := coord.NewServer(coord.ServerOptions{Secret: []byte("secret")})
 		t.Cleanup(func() { _ = s.Close() })
-		return clientHarness(time.Second, func(context.Context) (net.Conn, error) {
+		return clientHarness(time.Second, func(context.Context, string) (net.Conn, error) {
 			here, there := net.Pipe()
 			s.ServeConn(there)
 			return here, nil
-		})
+		}, "store")
+	})
+}
+
+// TestGroupClientConforms runs all cases with clients that know three addresses. The store is at the last one.
+func TestGroupClientConforms(t *testing.T) {
+	coordtest.RunInBubble(t, func(t testing.TB) coordtest.Harness {
+		t.Helper()
+		members := map[string]*coord.Server{}
+		for addr, named := range map[string]string{"a:1": "c:1", "b:1": "", "c:1": ""} {
+			opts := coord.ServerOptions{Secret: []byte("secret"), InstanceID: "group"}
+			if addr != "c:1" {
+				opts.Elsewhere = func() (string, bool) { return named, true }
+			}
+			s := coord.NewServer(opts)
+			t.Cleanup(func() { _ = s.Close() })
+			members[addr] = s
+		}
+		return clientHarness(time.Second, func(_ context.Context, addr string) (net.Conn, error) {
+			here, there := net.Pipe()
+			members[addr].ServeConn(there)
+			return here, nil
+		}, "a:1", "b:1", "c:1")
 	})
 }
 
 // TestClientConformsOverTCP leaves out the cases that wait for the end of a session.
 func TestClientConformsOverTCP(t *testing.T) {
 	_, addr := coord.StartServer(t, coord.ServerOptions{Secret: []byte("secret")})
-	h := clientHarness(time.Hour, func(ctx context.Context) (net.Conn, error) {
+	h := clientHarness(time.Hour, func(ctx context.Context, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
-	})
+	}, "store")
 	h.TTL, h.KeyTTL = 0, 500*time.Millisecond
 	coordtest.Run(t, h)
 }
 
-// clientHarness returns a harness of clients, each with a network of its own.
-func clientHarness(ttl time.Duration, connect func(context.Context) (net.Conn, error)) coordtest.Harness {
+// clientHarness returns a harness of clients that know addrs, each with networks of its own.
+func clientHarness(
+	ttl time.Duration, connect func(ctx context.Context, addr string) (net.Conn, error), addrs ...string,
+) coordtest.Harness {
 	var mu sync.Mutex
-	networks := map[coord.Store]*coord.FaultyNetwork{}
-	of := func(s coord.Store) *coord.FaultyNetwork {
+	networks := map[coord.Store]map[string]*coord.FaultyNetwork{}
+	each := func(s coord.Store, do func(*coord.FaultyNetwork)) {
 		mu.Lock()
 		defer mu.Unlock()
-		return networks[s]
+		for _, network := range networks[s] {
+			do(network)
+		}
 	}
 	return coordtest.Harness{
 		TTL: ttl,
 		Open: func(t testing.TB) coord.Store {
 			t.Helper()
-			network := coord.NewFaultyNetwork(connect)
+			to := map[string]*coord.FaultyNetwork{}
+			for _, addr := range addrs {
+				to[addr] = coord.NewFaultyNetwork(func(ctx context.Context) (net.Conn, error) { return connect(ctx, addr) })
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			c, err := coord.Dial(ctx, coord.DialOptions{
-				Addr: "store", Conn: network.Dial, Secret: []byte("secret"), TTL: ttl,
+				Addr: addrs[0], Conn: to[addrs[0]].Dial, Secret: []byte("secret"), TTL: ttl,
+				Adapt: func(other *coord.DialOptions) { other.Conn = to[other.Addr].Dial },
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
+			if len(addrs) > 1 {
+				c.SetAddrs(addrs)
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			networks[c] = network
+			networks[c] = to
 			return c
 		},
-		Cut:   func(s coord.Store) { of(s).Cut() },
-		Heal:  func(s coord.Store) { of(s).Heal() },
-		Break: func(s coord.Store) { of(s).Reset() },
-		Kill:  func(s coord.Store) { of(s).Kill() },
+		Cut:   func(s coord.Store) { each(s, (*coord.FaultyNetwork).Cut) },
+		Heal:  func(s coord.Store) { each(s, (*coord.FaultyNetwork).Heal) },
+		Break: func(s coord.Store) { each(s, (*coord.FaultyNetwork).Reset) },
+		Kill:  func(s coord.Store) { each(s, (*coord.FaultyNetwork).Kill) },
 	}
 }

@@ -1,9 +1,9 @@
 package coord
 
 import (
-	"bufio"
 	"container/list"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -15,10 +15,14 @@ import (
 // goroutine and small buffers.
 type conn struct {
 	server  *Server
-	nc      net.Conn
-	in      *bufio.Reader // used by run only
-	runID   string        // used by run only; set in the handshake
+	nc      net.Conn      // replaced once, by run with server.mu held
+	below   *limitedConn  // under TLS; used by run only
+	binding []byte        // of the TLS connection; used by run only
+	shed    chan struct{} // closed when the server closes c before it has a session
 	runDone chan struct{} // closed when run has ended
+
+	// joinedRun is the run of which the client is an agent; used by run only and set in the handshake.
+	joinedRun string
 
 	// Guarded by server.mu:
 	session     *session           // nil before the handshake and after the session has ended
@@ -32,25 +36,23 @@ type conn struct {
 	pendingElem *list.Element // element of server.pending while the connection has no session
 
 	largeRequest bool // used by run only: inflight includes the current request
+	isMember     bool // used by run only: it is another member's connection, and belongs to no session
+	handedOver   bool // used by run only: the connection belongs to ServerOptions.OnMember
 }
 
-// readBuffer is large enough for most requests.
-const readBuffer = 512
-
 func newConn(s *Server, nc net.Conn) *conn {
-	return &conn{server: s, nc: nc, runDone: make(chan struct{})}
+	return &conn{server: s, nc: nc, shed: make(chan struct{}), runDone: make(chan struct{})}
 }
 
 // run serves the connection until it ends.
 func (c *conn) run() {
-	c.in = bufio.NewReaderSize(c.nc, readBuffer)
 	joined, err := c.handshake()
 	if !joined {
 		c.finish(err)
 		return
 	}
-	if onJoin := c.server.opts.OnJoin; onJoin != nil && c.runID != "" {
-		onJoin(c.runID)
+	if onJoin := c.server.opts.OnJoin; onJoin != nil && c.joinedRun != "" {
+		onJoin(c.joinedRun)
 	}
 	c.server.running.Go(func() { // a new goroutine: the handshake has grown this one's stack
 		c.write()
@@ -80,7 +82,7 @@ func (c *conn) finish(err error) {
 		delete(s.sessionConns, c.session) // the client may resume the session until it expires
 		c.session = nil
 	}
-	if !c.writing || !c.closing {
+	if !c.handedOver && (!c.writing || !c.closing) {
 		c.nc.Close()
 	}
 }
@@ -104,7 +106,7 @@ func (c *conn) serve() error {
 
 // read reads one frame.
 func (c *conn) read(limit int, scratch []byte) (kind, []byte, error) {
-	k, body, err := readFrame(c.in, limit, scratch)
+	k, body, err := readFrame(c.nc, limit, scratch)
 	if err == nil {
 		c.server.received.count(1, frameHeader+1+len(body))
 	}
@@ -145,7 +147,10 @@ func (c *conn) handle(k kind, body []byte) error {
 	}
 	switch k {
 	case kindCommit:
-		revision, err := s.core.commit(c.session, commit.guards, commit.ops, s.clock())
+		revision, err := Revision(0), c.mayCommit(commit)
+		if err == nil {
+			revision, err = s.core.commit(c.session, commit.guards, commit.ops, s.clock())
+		}
 		r := reply{request: commit.request, revision: revision}
 		if err != nil {
 			r.code, r.message = codeOf(err)
@@ -156,6 +161,10 @@ func (c *conn) handle(k kind, body []byte) error {
 		s.core.keepAlive(c.session, s.clock())
 		c.out = appendReply(c.out, reply{request: number})
 	case kindWatch:
+		if err := c.mayWatch(prefix); err != nil {
+			s.mu.Unlock()
+			return fmt.Errorf("%w: %w", errMalformed, err) // no client of this version does that
+		}
 		c.watch(number, prefix)
 	case kindUnwatch:
 		c.unwatch(number)
@@ -189,6 +198,10 @@ const maxOutbox = 1 << 20
 // watch begins the watch with that number, or restarts it. server.mu is held.
 func (c *conn) watch(number int64, prefix string) {
 	c.unwatch(number)
+	if len(c.watches) == maxWatches {
+		c.closeWith(appendExitNotice(nil, codeUnavailable, fmt.Sprintf("the session has %d watches already", maxWatches)))
+		return
+	}
 	prepaid := c.prepaid(prefix)
 	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil && !prepaid {
 		_, message := codeOf(err)
@@ -245,11 +258,16 @@ func (c *conn) closeWith(frame []byte) {
 }
 
 // write sends until there is no more output. Only the goroutine that has set writing may call it.
+//
+// Answers come after the batches that were available before them: a client that has the answer to its keep-alive has
+// received every commit before it.
 func (c *conn) write() {
 	s := c.server
+	var answers []byte // to send after so many more batches
+	batches := 0
 	for {
 		s.mu.Lock()
-		if !c.hasOutput() {
+		if len(answers) == 0 && !c.hasOutput() {
 			c.writing, c.inflight.sending = false, 0
 			_ = c.account() // cannot fail: it uses less than before
 			if c.ended && c.closing {
@@ -258,19 +276,26 @@ func (c *conn) write() {
 			s.mu.Unlock()
 			return
 		}
-		out := c.out
-		c.out = nil
+		if len(answers) == 0 {
+			answers, c.out, batches = c.out, nil, len(c.ready)
+		}
 		number, batch, fresh, ok := c.nextBatch()
-		c.inflight.sending = int64(cap(out)) + batchSize(batch)
+		batches--
+		c.inflight.sending = int64(cap(answers)) + batchSize(batch)
 		if c.account() != nil {
-			out, ok = nil, false
+			answers, batches, ok = nil, 0, false
 		}
 		s.mu.Unlock()
+		var out []byte
 		if ok {
-			out = appendBatch(out, number, batch, fresh)
+			out = appendBatch(nil, number, batch, fresh)
+		}
+		if batches <= 0 {
+			out, answers = append(out, answers...), nil
 		}
 		if c.send(out) != nil {
 			c.abort()
+			answers = nil
 		}
 	}
 }
@@ -300,20 +325,25 @@ func (c *conn) nextBatch() (number int64, b Batch, fresh []bool, ok bool) {
 // sendChunk is how many bytes the client must read within each StallTimeout.
 const sendChunk = 64 << 10
 
-// send writes b after the changes that b reports are on the disk.
+// send writes b after the changes that b reports are durable.
 func (c *conn) send(b []byte) error {
 	s := c.server
 	s.sent.count(countFrames(b), len(b))
+	if len(b) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	err := s.waitDurable()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	for len(b) > 0 {
 		s.mu.Lock()
-		err := s.waitDurable()
 		if !c.closing {
 			c.nc.SetWriteDeadline(time.Now().Add(s.opts.StallTimeout))
 		}
 		s.mu.Unlock()
-		if err != nil {
-			return err
-		}
 		n, err := c.nc.Write(b[:min(len(b), sendChunk)])
 		if err != nil {
 			return err

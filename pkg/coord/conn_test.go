@@ -3,10 +3,12 @@ package coord
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,7 +24,7 @@ func dialRaw(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { got.nc.Close() })
-	return got.nc, got.in
+	return got.nc, bufio.NewReader(got.nc)
 }
 
 // waitMalformed waits until the server has counted that many malformed connections and has conns connections left.
@@ -45,22 +47,29 @@ func TestGarbage(t *testing.T) {
 	well := dial(t, DialOptions{Addr: addr})
 	huge := []byte{0xff, 0xff, 0xff, 0xff, byte(kindCommit)}
 	n := uint64(0)
+	send := func(garbage []byte, nc net.Conn, stop func() error) {
+		t.Helper()
+		nc.Write(garbage)
+		_ = stop()
+		io.Copy(io.Discard, nc)
+		nc.Close()
+		n++
+		waitMalformed(t, s, n, 1)
+	}
 	for _, garbage := range [][]byte{
 		[]byte("\x80"), []byte(magic), appendPreamble(nil), bytes.Repeat([]byte{0xe5}, 100),
-		append(appendPreamble(nil), huge...), append(appendPreamble(nil), 0, 0, 0, 0),
-		append(appendPreamble(nil), 0, 0, 4, 1, 1),
-		append(appendPreamble(nil), frames()["commit"]...), append(appendPreamble(nil), frames()["join"]...),
+		append(appendPreamble(nil), huge...), append(appendPreamble(nil), 22, 3, 1, 0, 5, 1, 0, 0, 1, 9),
+		append(appendPreamble(nil), frames()["hello"]...),
 	} {
 		nc, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		nc.Write(garbage)
-		nc.(*net.TCPConn).CloseWrite()
-		io.Copy(io.Discard, nc)
-		nc.Close()
-		n++
-		waitMalformed(t, s, n, 1)
+		send(garbage, nc, nc.(*net.TCPConn).CloseWrite)
+	}
+	for _, garbage := range [][]byte{huge, {0, 0, 0, 0}, {0, 0, 4, 1, 1}, frames()["commit"], frames()["join"]} {
+		nc := secureRaw(t, addr)
+		send(garbage, nc, nc.CloseWrite)
 	}
 	for _, garbage := range [][]byte{
 		huge, {0, 0, 0, 0}, frames()["hello"], {0, 0, 0, 1, byte(kindCommit)}, {0, 0, 0, 2, 99, 1},
@@ -74,13 +83,25 @@ func TestGarbage(t *testing.T) {
 	put(t, well, Op{Key: "k"})
 }
 
+// secureRaw returns a connection before its first frame, for tests that send frames themselves.
+func secureRaw(t testing.TB, addr string) *secureConn {
+	t.Helper()
+	a := attempt{opts: &DialOptions{Addr: addr}}
+	nc, err := a.exchange(t.Context(), func(net.Conn) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc.(*secureConn)
+}
+
 // TestHandshakeTimeout lets clients stop in the middle of the handshake.
 func TestHandshakeTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})
 		defer s.Close()
 		begin := time.Now()
-		whole := append(appendPreamble(nil), frames()["hello"]...)
+		whole := append(appendPreamble(nil), "\x16\x03\x01\x00\x80 a ClientHello that does not end"...)
 		var ends []net.Conn
 		for n := 0; n < len(whole); n += 3 {
 			here, there := net.Pipe()
@@ -182,7 +203,7 @@ func BenchmarkConnections(b *testing.B) {
 					got.nc.Write(appendCommit(nil, put))
 					got.nc.Write(appendNumbered(nil, kindWatch, 2, "answer/"+string(got.session)))
 					for range 2 {
-						if _, _, err := readFrame(got.in, maxFrame, make([]byte, frameHeader)); err != nil {
+						if _, _, err := readFrame(got.nc, maxFrame, make([]byte, frameHeader)); err != nil {
 							b.Error(err)
 						}
 					}
@@ -262,4 +283,58 @@ func TestPendingConnections(t *testing.T) {
 		put(t, agent, Op{Key: "k"})
 		closeStore(t, agent)
 	})
+}
+
+// TestAnswersFollowBatches lets changes and a keep-alive come to a connection that cannot write at the moment. The
+// client gets the changes first.
+func TestAnswersFollowBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(ServerOptions{})
+		a := attempt{opts: &DialOptions{Conn: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe() // a write lasts until it is read
+			s.ServeConn(there)
+			return here, nil
+		}}}
+		client, err := a.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		local, err := s.Local()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const watches = 3
+		for number := range int64(watches) {
+			client.nc.Write(appendNumbered(nil, kindWatch, number, ""))
+			if got := readKinds(t, client.nc, 1); got[0] != kindBatch {
+				t.Fatalf("a watch begins with %v", got)
+			}
+		}
+		put(t, local, Op{Key: "k", Value: []byte("1")})
+		synctest.Wait() // the change of the first watch is being written
+		put(t, local, Op{Key: "k", Value: []byte("2")})
+		client.nc.Write(appendNumbered(nil, kindKeepAlive, 7))
+		synctest.Wait() // it waits for the others
+		got := readKinds(t, client.nc, 2*watches)
+		want := slices.Repeat([]kind{kindBatch}, watches+1) // the second and third watch deliver both changes as one
+		if want = append(want, kindReply); !slices.Equal(got[:len(want)], want) {
+			t.Errorf("the client gets %v, want %v", got, want)
+		}
+		client.nc.Close()
+		_ = s.Close()
+	})
+}
+
+// readKinds returns the kinds of the next frames, at most n, until none comes.
+func readKinds(t *testing.T, nc net.Conn, n int) (kinds []kind) {
+	t.Helper()
+	_ = nc.SetReadDeadline(time.Now().Add(time.Second))
+	for range n {
+		k, _, err := readFrame(nc, maxFrame, make([]byte, frameHeader))
+		if err != nil {
+			break
+		}
+		kinds = append(kinds, k)
+	}
+	return kinds
 }

@@ -44,6 +44,8 @@ type session struct {
 	ttl   time.Duration // 0: the session does not expire
 	timer timer         // expires TTL after the last keep-alive, in core time
 	keys  map[string]*entry
+	known bool // role and runID are set; false for a session from the disk until its client resumes it
+	role  Role
 	runID string     // the run of the session's client; empty if unknown or any
 	from  netip.Addr // of the client that began or resumed it last; invalid if unknown
 	ended bool

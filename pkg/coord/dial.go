@@ -1,10 +1,10 @@
 package coord
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,6 +13,9 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 )
 
 // DialOptions are the options of Dial.
@@ -24,22 +27,38 @@ type DialOptions struct {
 	Conn func(ctx context.Context) (net.Conn, error)
 	// Version is elasticrun's version, which must equal the store's. Empty accepts any.
 	Version string
+	// Role is what the client is for. The zero value is RoleAgent.
+	Role Role
 	// RunID is the run that the store must serve. Empty accepts any.
 	RunID string
 	// Secret is the store's shared secret, or empty if the store has none.
 	Secret []byte
+	// Certificates are the site's certificates, or nil if there are none.
+	Certificates *certfiles.Set
+	// ServerName is the name that the store's certificate must have if Certificates has a CA. Empty means Addr's host.
+	ServerName string
+	// Verify, if not nil, is called with each connection after a store has answered the handshake and before anything
+	// that it says is used. An error makes the attempt fail, like a server that is no store.
+	Verify func(net.Conn) error
 	// TTL is the session's TTL, 50 ms to 24 h. 0 lets the store choose.
 	TTL time.Duration
-	// Timeout bounds the connect and the handshake of an attempt, each separately. 0 means 5 s.
+	// Timeout bounds the connect and the handshake of an attempt, each separately. A store that is busy with the
+	// handshakes of others may extend it. 0 means 5 s.
 	Timeout time.Duration
+	// Adapt, if not nil, changes a copy of these options for another address at which the store may be: the copy has
+	// that Addr and no Conn.
+	Adapt func(other *DialOptions)
+	// MaxWait is how long in all such a store may make Dial wait. Who says so may be anybody, so a caller that can ask
+	// elsewhere should not wait long. 0 means 10 minutes, and so it is when the client reconnects.
+	MaxWait time.Duration
 }
 
 func (o *DialOptions) timeout() time.Duration { return cmp.Or(max(o.Timeout, 0), 5*time.Second) }
 
 // established is a connection with a session.
 type established struct {
-	nc net.Conn
-	in *bufio.Reader
+	addr string
+	nc   net.Conn
 	welcome
 }
 
@@ -51,44 +70,86 @@ type attempt struct {
 	instance         string // of the store; if already set, the store must have this one
 	detectTorchStore bool   // if no store answers, find out whether a TCPStore does
 	proofs           transcript
+	proved           bool // the store has proved that it knows the secret, if there is one
+	verified         bool // the store has shown a certificate of the CA, if there is one
 }
 
 // open connects and runs the handshake.
 func (a *attempt) open(ctx context.Context) (*established, error) {
 	var w welcome
-	nc, in, err := a.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
-		w, err = a.handshake(nc, in)
+	nc, err := a.exchange(ctx, func(nc net.Conn) (err error) {
+		w, err = a.handshake(nc)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &established{nc: nc, in: in, welcome: w}, nil
+	return &established{addr: a.opts.Addr, nc: nc, welcome: w}, nil
 }
 
 // exchange connects and calls say, both within the timeout. The returned connection has no deadline.
-func (a *attempt) exchange(
-	ctx context.Context, do func(net.Conn, *bufio.Reader) error,
-) (net.Conn, *bufio.Reader, error) {
+func (a *attempt) exchange(ctx context.Context, do func(net.Conn) error) (net.Conn, error) {
 	nc, err := a.connect(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	deadline := time.Now().Add(a.opts.timeout())
 	nc.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	in := bufio.NewReaderSize(nc, readBuffer)
-	err = do(nc, in)
+	secure, err := a.secure(ctx, nc)
+	if err == nil {
+		err = do(secure)
+	}
+	if (err == nil || servedAt(err) != "") && a.opts.Verify != nil {
+		if problem := a.opts.Verify(nc); problem != nil {
+			err = a.dialError(ObstacleForeign, problem.Error(), nil)
+		}
+	}
 	if !stop() {
 		message := "it accepts connections, but had not answered when the attempt was canceled"
 		err = a.dialError(ObstacleSilent, message, context.Cause(ctx))
 	}
 	if err != nil {
 		nc.Close()
-		return nil, nil, a.detectTorch(ctx, err)
+		return nil, a.detectTorch(ctx, err)
 	}
 	nc.SetDeadline(time.Time{})
-	return nc, in, nil
+	return secure, nil
+}
+
+// secure runs the TLS handshake.
+func (a *attempt) secure(ctx context.Context, nc net.Conn) (*secureConn, error) {
+	var problem error // with the preamble; crypto/tls wraps it
+	check := func() (first byte, err error) {
+		if problem = a.readPreamble(nc); problem == nil {
+			first, problem = a.awaitTurn(ctx, nc)
+		}
+		return first, problem
+	}
+	below := &preambleConn{Conn: nc, unsent: appendPreamble(nil), check: check}
+	config, verifies := clientConfig(a.opts)
+	c := &secureConn{Conn: tls.Client(below, config), nc: nc}
+	err := c.HandshakeContext(context.WithoutCancel(ctx)) // exchange ends it, without a goroutine of its own
+	if why := certificateProblem(err); why != "" {
+		return c, a.refused(ReasonStoreCertificate, why)
+	}
+	_, network := errors.AsType[net.Error](err)
+	switch {
+	case err == nil:
+	case problem != nil:
+		return c, problem
+	case network, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe):
+		return c, a.noAnswer(err)
+	default:
+		return c, a.protocolError(err)
+	}
+	a.verified = verifies
+	binding, err := c.binding()
+	if err != nil {
+		return c, fmt.Errorf("bind the handshake to the TLS connection: %w", err)
+	}
+	a.proofs = transcript{secret: a.opts.Secret, binding: binding}
+	return c, nil
 }
 
 func (a *attempt) dialError(obstacle Obstacle, message string, err error) *DialError {
@@ -119,29 +180,28 @@ func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
 }
 
 // handshake gets a session.
-func (a *attempt) handshake(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
-	if err := a.challenge(nc, in); err != nil {
+func (a *attempt) handshake(nc net.Conn) (w welcome, err error) {
+	if err := a.challenge(nc); err != nil {
 		return w, err
 	}
-	return a.join(nc, in)
+	return a.join(nc)
 }
 
 // challenge is the first half of the handshake, up to the store's challenge.
-func (a *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
-	a.proofs = transcript{secret: a.opts.Secret}
-	h := hello{secret: len(a.opts.Secret) > 0, version: a.opts.Version, runID: a.opts.RunID, nonce: newNonce()}
+func (a *attempt) challenge(nc net.Conn) error {
+	h := hello{secret: len(a.opts.Secret) > 0, role: a.opts.Role, version: a.opts.Version, runID: a.opts.RunID}
 	frame := h.append(nil)
 	if len(frame) > maxHandshake {
 		return fmt.Errorf("run id and version are too long: %d bytes", len(frame))
 	}
 	a.proofs.add(bodyOf(frame))
-	if _, err := nc.Write(append(appendPreamble(nil), frame...)); err != nil {
+	if _, err := nc.Write(frame); err != nil {
+		if _, last := nc.Read(make([]byte, 1)); certificateAlert(last) != "" { // sent before the store hung up
+			err = last
+		}
 		return a.noAnswer(err)
 	}
-	if err := a.readPreamble(in); err != nil {
-		return err
-	}
-	body, err := a.readFrame(in, kindChallenge)
+	body, err := a.readFrame(nc, kindChallenge)
 	if err != nil {
 		return err
 	}
@@ -150,72 +210,95 @@ func (a *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
 		return a.protocolError(err)
 	}
 	if c.secret != h.secret {
-		return a.refused(ReasonSecret, "only one of store and agent has a shared secret: give both the same secret")
+		return a.refused(ReasonSecret, "only one of store and agent has a shared secret: "+sameSecret)
 	}
+	proof := c.proof
+	c.proof = nil
+	if !a.proofs.verifies(sideStore, bodyOf(c.append(nil)), proof) {
+		// The store learns nothing from this frame but why the client leaves.
+		_, _ = nc.Write(appendRefusal(nil, ReasonSecret, ""))
+		return a.refused(ReasonSecret, "the store's shared secret differs from the agent's: "+sameSecret)
+	}
+	a.proved = true
+	a.proofs.add(body)
 	before := a.instance
 	a.instance = c.instance
 	if before != "" && before != c.instance {
 		return ErrReplaced
 	}
-	a.proofs.add(body)
 	return nil
 }
 
 // join is the second half of the handshake.
-func (a *attempt) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+func (a *attempt) join(nc net.Conn) (w welcome, err error) {
 	j := join{ttl: int64(max(a.opts.TTL, 0)), token: a.token, end: a.end}
 	j.proof = a.proofs.proof(sideAgent, bodyOf(j.append(nil)))
 	frame := j.append(nil)
 	if len(frame) > maxHandshake {
 		return w, fmt.Errorf("the token is too long: %d bytes", len(a.token))
 	}
-	a.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
 		return w, a.noAnswer(err)
 	}
-	body, err := a.readFrame(in, kindWelcome)
+	body, err := a.readFrame(nc, kindWelcome)
 	if err != nil {
 		return w, err
 	}
 	if w, err = decodeWelcome(body); err != nil || w.instance != a.instance {
 		return w, a.protocolError(errMalformed)
 	}
-	proof := w.proof
-	w.proof = nil
-	if !a.proofs.verifies(sideStore, bodyOf(w.append(nil)), proof) {
-		return w, a.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
-	}
 	return w, nil
 }
 
-// readPreamble reads the store's preamble.
-func (a *attempt) readPreamble(in *bufio.Reader) error {
-	got, err := in.Peek(preambleSize)
-	if n := min(len(got), len(magic)); string(got[:n]) != magic[:n] {
-		got, _ = in.Peek(in.Buffered())
-		return a.dialError(ObstacleForeign, describePeer(got), nil)
+// readPreamble reads the store's preamble. Nothing after it is read unless the store speaks another version.
+func (a *attempt) readPreamble(in io.Reader) error {
+	got := make([]byte, preambleSize)
+	n, err := io.ReadFull(in, got)
+	if common := min(n, len(magic)); string(got[:common]) != magic[:common] {
+		return a.dialError(ObstacleForeign, describePeer(got[:n]), nil)
 	}
 	if err != nil {
 		return a.noAnswer(err)
 	}
-	if v := binary.BigEndian.Uint16(got[len(magic):]); v != protocolVersion {
-		// The store explains the mismatch in a refusal, whose format never changes.
-		_, _ = in.Discard(preambleSize)
-		_, err := a.readFrame(in, kindRefusal)
-		if _, ok := errors.AsType[*RefusedError](err); !ok {
-			err = a.refused(ReasonProtocol, fmt.Sprintf(
-				"the store speaks version %d of the agents' protocol and the agent speaks version %d: "+
-					"run the same elasticrun on all nodes", v, protocolVersion))
-		}
-		return err
-	}
 	a.detectTorchStore = false // a store is there
-	_, err = in.Discard(preambleSize)
+	v := binary.BigEndian.Uint16(got[len(magic):])
+	if v == protocolVersion {
+		return nil
+	}
+	// The store explains the mismatch in a refusal in the clear, whose format never changes.
+	_, err = a.readFrame(in, kindRefusal)
+	if _, ok := errors.AsType[*RefusedError](err); !ok {
+		err = a.refused(ReasonProtocol, fmt.Sprintf(
+			"the store speaks version %d of the agents' protocol and the agent speaks version %d: "+
+				"run the same elasticrun on all nodes", v, protocolVersion))
+	}
 	return err
 }
 
+// maxWait is the default of DialOptions.MaxWait.
+const maxWait = 10 * time.Minute
+
+// awaitTurn reads the bytes after the preamble by which the store makes the client wait. It returns the first other
+// one. Each restarts the time limit, unless ctx has ended.
+func (a *attempt) awaitTurn(ctx context.Context, nc net.Conn) (byte, error) {
+	first := make([]byte, 1)
+	for end := time.Now().Add(cmp.Or(a.opts.MaxWait, maxWait)); time.Now().Before(end); {
+		if _, err := io.ReadFull(nc, first); err != nil {
+			return 0, a.noAnswer(err)
+		}
+		if first[0] != waitByte {
+			return first[0], nil
+		}
+		nc.SetDeadline(time.Now().Add(a.opts.timeout()))
+		if ctx.Err() != nil { // exchange may have set its deadline before this one
+			nc.SetDeadline(time.Unix(1, 0))
+		}
+	}
+	return 0, a.dialError(ObstacleSilent, "it is too busy for another agent", nil)
+}
+
 // readFrame reads a frame of kind want. It returns a refusal as an error.
-func (a *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
+func (a *attempt) readFrame(in io.Reader, want kind) ([]byte, error) {
 	k, body, err := readFrame(in, maxHandshake, make([]byte, frameHeader))
 	switch {
 	case errors.Is(err, errMalformed):
@@ -226,6 +309,9 @@ func (a *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
 		reason, message, err := decodeRefusal(body)
 		if err != nil {
 			return nil, a.protocolError(err)
+		}
+		if !a.proved && reason != ReasonSecret && reason != ReasonProtocol {
+			return nil, a.protocolError(errMalformed) // a store refuses for another reason only after its proof
 		}
 		return nil, a.refused(reason, message)
 	case k != want:
@@ -241,6 +327,10 @@ func (a *attempt) refused(reason Reason, message string) error {
 		return &wrapped{message, ErrSessionLost}
 	case ReasonFull, ReasonClosing:
 		return a.dialError(ObstacleBusy, message, nil)
+	case ReasonElsewhere: // readFrame has checked that the member has proved to belong to the store
+		err := a.dialError(ObstacleElsewhere, message, nil)
+		err.servedAt = addrInMessage(message)
+		return err
 	}
 	return &RefusedError{Addr: a.opts.Addr, Reason: reason, Message: message}
 }
@@ -251,8 +341,11 @@ func (a *attempt) protocolError(err error) error {
 
 // noAnswer returns the error for a peer that sends nothing or closes the connection.
 func (a *attempt) noAnswer(err error) error {
+	if alert := certificateAlert(err); alert != "" {
+		return a.rejected(alert)
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		message := fmt.Sprintf("it accepts connections, but has not answered for %v", a.opts.timeout())
+		message := fmt.Sprintf("it accepts connections, but has not answered for %s", seconds.Format(a.opts.timeout()))
 		return a.dialError(ObstacleSilent, message, nil)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -270,23 +363,5 @@ func describePeer(got []byte) string {
 			return known.name + " is there, not a store"
 		}
 	}
-	return fmt.Sprintf("a server that answers %q is there, not a store", got[:min(len(got), 32)])
-}
-
-// EndSession ends the session of a dead process by its [Client.Token]. The caller must know that nothing of the session
-// is left: an agent's guard calls EndSession after it has reaped the job's last process. The store trusts any client
-// with the token, and with the shared secret if there is one. EndSession ignores the TTL of opts.
-//
-// It makes one attempt, which may be repeated. A session that has already ended is not an error. Errors are those of
-// [Dial].
-func EndSession(ctx context.Context, opts DialOptions, token string) error {
-	a := attempt{opts: &opts, token: token, end: true}
-	got, err := a.open(ctx)
-	switch {
-	case errors.Is(err, ErrSessionLost):
-		return nil
-	case err != nil:
-		return err
-	}
-	return got.nc.Close()
+	return fmt.Sprintf("a server that answers %q is there, not a store", got)
 }

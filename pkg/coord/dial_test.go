@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,21 +43,21 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			name: "wrong secret", server: ServerOptions{Secret: secret}, client: DialOptions{Secret: []byte("other")},
-			reason: ReasonSecret, line: "the agent's shared secret differs from the store's: give both the same secret",
+			reason: ReasonSecret, line: "the store's shared secret differs from the agent's: give both the same secret, by --rdzv-secret-file=FILE or PET_RDZV_SECRET",
 		},
 		{
 			name: "no secret", server: ServerOptions{Secret: secret}, reason: ReasonSecret,
-			line: "the store has a shared secret and the agent has none: give the agent the store's secret",
+			line: "the store has a shared secret and the agent has none: give the agent the store's secret, by --rdzv-secret-file=FILE or PET_RDZV_SECRET",
 		},
 		{
 			name: "needless secret", client: DialOptions{Secret: secret}, reason: ReasonSecret,
-			line: "the agent has a shared secret and the store has none: give both the same secret",
+			line: "the agent has a shared secret and the store has none: give both the same secret, by --rdzv-secret-file=FILE or PET_RDZV_SECRET",
 		},
 		{
 			// A client without the secret must not learn the store's run id.
 			name: "secret first", server: ServerOptions{Secret: secret, RunID: "a"},
 			client: DialOptions{Secret: []byte("other"), RunID: "b"},
-			reason: ReasonSecret, line: "the agent's shared secret differs from the store's: give both the same secret",
+			reason: ReasonSecret, line: "the store's shared secret differs from the agent's: give both the same secret, by --rdzv-secret-file=FILE or PET_RDZV_SECRET",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -75,7 +76,12 @@ func TestRefusals(t *testing.T) {
 				errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v, want %v: %s", err, tc.reason, tc.line)
 			}
-			if stats := s.Stats(); stats.Refused != 1 || stats.Sessions != 0 {
+			for end := time.Now().Add(testTimeout); s.Stats().Refused != 1; runtime.Gosched() { // the client may be first
+				if time.Now().After(end) {
+					t.Fatalf("stats %+v, want one refusal", s.Stats())
+				}
+			}
+			if stats := s.Stats(); stats.Sessions != 0 {
 				t.Errorf("stats %+v", stats)
 			}
 		})
@@ -164,7 +170,7 @@ func TestObstacles(t *testing.T) {
 			name: "half a store", obstacle: ObstacleForeign, line: "does not follow the agents' protocol",
 			addr: func() string {
 				return listen(t, func(nc net.Conn) {
-					nc.Write(append(appendPreamble(nil), 0xff, 0xff, 0xff, 0xff))
+					nc.Write(append(appendPreamble(nil), "neither TLS"...))
 					nc.Read(make([]byte, 99))
 				})
 			},
@@ -239,6 +245,15 @@ func checkObstacle(t *testing.T, err error, want Obstacle, passes bool, line str
 	}
 }
 
+// secureStore returns a server's connection after the TLS handshake, for tests that answer frames themselves.
+func secureStore(nc net.Conn) *conn {
+	c := newConn(NewServer(ServerOptions{}), nc)
+	if err := c.secure(); err != nil {
+		return nil
+	}
+	return c
+}
+
 // TestSilentObstacles connects to servers that do not answer.
 func TestSilentObstacles(t *testing.T) {
 	for _, tc := range []struct {
@@ -262,14 +277,30 @@ func TestSilentObstacles(t *testing.T) {
 			},
 		},
 		{
-			name: "challenge", obstacle: ObstacleSilent, line: "has not answered for 5s", after: 5 * time.Second,
+			name: "preamble", obstacle: ObstacleSilent, line: "has not answered for 5s", after: 5 * time.Second,
 			conn: func(context.Context) (net.Conn, error) {
 				here, there := net.Pipe()
 				go func() {
 					in := bufio.NewReader(there)
 					in.Discard(preambleSize)
-					there.Write(challenge{nonce: newNonce()}.append(appendPreamble(nil)))
+					there.Write(appendPreamble(nil))
 					io.Copy(io.Discard, in)
+				}()
+				return here, nil
+			},
+		},
+		{
+			name: "challenge", obstacle: ObstacleSilent, line: "has not answered for 5s", after: 5 * time.Second,
+			conn: func(context.Context) (net.Conn, error) {
+				here, there := net.Pipe()
+				go func() { //nolint:contextcheck // the store's side ends with the connection
+					c := secureStore(there)
+					if c == nil {
+						return
+					}
+					readFrame(c.nc, maxHandshake, make([]byte, frameHeader))
+					c.nc.Write(challenge{}.append(nil))
+					io.Copy(io.Discard, c.nc)
 				}()
 				return here, nil
 			},
@@ -303,15 +334,15 @@ func TestOtherProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	nc.Write([]byte(magic + "\x00\x03whatever they will say"))
+	nc.Write([]byte(magic + "\x00\x04whatever they will say"))
 	got, err := io.ReadAll(nc)
-	line := "the agent speaks version 3 of the agents' protocol and the store speaks version 2: " +
+	line := "the agent speaks version 4 of the agents' protocol and the store speaks version 3: " +
 		"run the same elasticrun on all nodes"
 	if want := string(appendRefusal(appendPreamble(nil), ReasonProtocol, line)); string(got) != want {
 		t.Errorf("the server says %q, %v", got, err)
 	}
 
-	future := magic + "\x00\x03"
+	future := magic + "\x00\x04"
 	for _, answer := range []string{
 		string(appendRefusal([]byte(future), ReasonProtocol, line)),
 		future + "something else",
@@ -328,27 +359,26 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// TestStoreWithoutSecret answers a client as a store does that does not know the secret.
+// TestStoreWithoutSecret answers a client as a store does that does not know the secret. The client leaves without a
+// proof of its own.
 func TestStoreWithoutSecret(t *testing.T) {
-	for name, prove := range map[string]func(j join) []byte{
-		"none":       func(join) []byte { return nil },
-		"sent back":  func(j join) []byte { return j.proof },
-		"any number": func(join) []byte { return make([]byte, 32) },
-	} {
+	for name, proof := range map[string][]byte{"none": nil, "any number": make([]byte, 32)} {
 		t.Run(name, func(t *testing.T) {
+			got := make(chan kind, 1)
 			addr := listen(t, func(nc net.Conn) {
-				in := bufio.NewReader(nc)
-				in.Discard(preambleSize)
-				readFrame(in, maxHandshake, make([]byte, frameHeader))
-				nc.Write(challenge{secret: true, instance: "i", nonce: newNonce()}.append(appendPreamble(nil)))
-				_, body, _ := readFrame(in, maxHandshake, make([]byte, frameHeader))
-				j, _ := decodeJoin(body)
-				nc.Write(welcome{instance: "i", session: "s", token: "t", ttl: 1e9, proof: prove(j)}.append(nil))
+				c := secureStore(nc)
+				readFrame(c.nc, maxHandshake, make([]byte, frameHeader))
+				c.nc.Write(challenge{secret: true, instance: "i", proof: proof}.append(nil))
+				k, _, _ := readFrame(c.nc, maxHandshake, make([]byte, frameHeader))
+				got <- k
 			})
 			_, err := Dial(t.Context(), DialOptions{Addr: addr, Secret: []byte("secret")})
 			var refused *RefusedError
-			if !errors.As(err, &refused) || refused.Message != "the store does not know the shared secret: do not trust it" {
+			if !errors.As(err, &refused) || refused.Reason != ReasonSecret {
 				t.Errorf("the client says %v", err)
+			}
+			if k := <-got; k != kindRefusal {
+				t.Errorf("the client sends a frame of kind %d, want a refusal", k)
 			}
 		})
 	}

@@ -2,31 +2,35 @@ package coord
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// disk keeps a core's keys and sessions in a file. One goroutine, run, writes everything that has accumulated since its
-// last write in one transaction. All waiting commits share that write.
-type disk struct {
-	db      *bbolt.DB
-	stop    chan struct{}
-	stopped chan struct{} // closed when run has returned
+// disk keeps a core's keys and sessions in a file.
+//
+// Layout of the file; each number is a uvarint, each string follows its length:
+//
+//	bucket    key                        value
+//	keys      k key, or h and its hash   key, create-revision, TTL, owner's id, value up to the end
+//	sessions  id                         TTL, token
+//	meta      revision                   number
+//	          format                     number, see dataFormat
+//	          instance                   the store's instance id
+type disk struct{ db *bbolt.DB }
 
-	// The server's mu guards these fields:
-	written  int64      // the number of journal edits that are on the disk
-	progress *sync.Cond // written has grown or err is set
-	err      error      // set after a failed write; the disk then accepts no more writes
-}
+// Keys of the bucket of metadata that are the file's own.
+const (
+	metaFormat   = "format"
+	metaInstance = "instance"
+)
 
 const (
 	dataFile   = "coordination.db"
@@ -51,14 +55,8 @@ func OpenServer(dir string, opts ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("open coordination store: %s: %w", filepath.Join(dir, dataFile), err)
 	}
 	s.fresh = s.opts.InstanceID == given
-	s.core.journal = &journal{ready: make(chan struct{}, 1)}
-	d.progress = sync.NewCond(&s.mu)
-	s.disk = d
 	s.remote = len(s.core.sessions)
-	go d.run(s)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.startTicker()
+	s.keepJournal(d)
 	return s, nil
 }
 
@@ -82,7 +80,7 @@ func openDisk(dir string) (*disk, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &disk{db: db, stop: make(chan struct{}), stopped: make(chan struct{})}, nil
+	return &disk{db}, nil
 }
 
 var (
@@ -120,7 +118,10 @@ func (d *disk) load(c *core, instance string) (string, error) {
 			if format < 1 || instance == "" {
 				return errNotAStore
 			}
-			return c.load(tx)
+			if tx.Bucket([]byte(bucketSessions)) == nil || tx.Bucket([]byte(bucketKeys)) == nil {
+				return errNotAStore
+			}
+			return c.load(fileContents{tx})
 		})
 	})
 	if errors.Is(err, errMalformed) || errors.Is(err, errDamaged) {
@@ -143,89 +144,28 @@ func initialize(tx *bbolt.Tx, instance string) error {
 	return meta.Put([]byte(metaFormat), appendNumber(nil, dataFormat))
 }
 
-// load fills an empty core.
-func (c *core) load(tx *bbolt.Tx) error {
-	sessions, keys := tx.Bucket([]byte(bucketSessions)), tx.Bucket([]byte(bucketKeys))
-	if sessions == nil || keys == nil {
-		return errNotAStore
-	}
-	if value := tx.Bucket([]byte(bucketMeta)).Get([]byte(metaRevision)); value != nil {
-		in := &fields{b: value}
-		if c.revision = Revision(in.number()); in.end() != nil {
-			return errMalformed
-		}
-	}
-	err := sessions.ForEach(func(id, value []byte) error {
-		in := &fields{b: value}
-		ttl, token := in.duration(), in.string()
-		if in.end() != nil || ttl <= 0 {
-			return errMalformed
-		}
-		c.openSession(SessionID(id), token, ttl, 0)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return keys.ForEach(func(_, value []byte) error {
-		in := &fields{b: value}
-		e := &entry{key: in.string(), create: Revision(in.number()), ttl: in.duration()}
-		owner := SessionID(in.string())
-		if in.malformed || e.create > c.revision || owner != "" && c.sessions[owner] == nil {
-			return errMalformed
-		}
-		e.value = append([]byte(nil), in.b...) // bbolt's memory is valid only in the transaction
-		c.entries[e.key] = e
-		c.order.add(e.key)
-		c.setOwner(e, c.sessions[owner])
-		c.budget.count(e, 1)
-		c.startTTL(e, 0)
-		return nil
-	})
-}
+// fileContents is what a file holds, in a transaction.
+type fileContents struct{ tx *bbolt.Tx }
 
-// run writes the journal's edits until the server has ended.
-func (d *disk) run(s *Server) {
-	defer close(d.stopped)
-	for stopping := false; !stopping; {
-		select {
-		case <-s.core.journal.ready:
-		case <-d.stop:
-			stopping = true
+// All returns the keys and values of a bucket.
+func (f fileContents) All(bucket string) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		c := f.tx.Bucket([]byte(bucket)).Cursor()
+		for key, value := c.First(); key != nil && yield(string(key), value); key, value = c.Next() {
 		}
-		s.mu.Lock()
-		edits, count, size := s.core.journal.edits, s.core.journal.count, s.core.journal.size
-		s.core.journal.edits = nil
-		failed := d.err != nil
-		s.mu.Unlock()
-		if failed || len(edits) == 0 {
-			continue
-		}
-		err := d.write(edits)
-		s.mu.Lock()
-		if err == nil {
-			d.written = count
-			s.core.journal.size -= size
-		} else {
-			d.err = fmt.Errorf("%w: it cannot write to its disk: %w", ErrUnavailable, err)
-			s.opts.Logger.Error().Err(err).Msg("coordination store cannot write to its disk and ends")
-			s.fail(d.err)
-		}
-		d.progress.Broadcast()
-		s.mu.Unlock()
 	}
 }
 
-// write applies all edits or none.
-func (d *disk) write(edits []edit) error {
+// Write applies all edits or none.
+func (d *disk) Write(edits []Edit) error {
 	return d.db.Update(func(tx *bbolt.Tx) error {
 		for _, e := range edits {
-			b := tx.Bucket([]byte(e.bucket))
+			b := tx.Bucket([]byte(e.Bucket))
 			var err error
-			if e.value == nil {
-				err = b.Delete([]byte(e.key))
+			if e.Value == nil {
+				err = b.Delete([]byte(e.Key))
 			} else {
-				err = b.Put([]byte(e.key), e.value)
+				err = b.Put([]byte(e.Key), e.Value)
 			}
 			if err != nil {
 				return err
@@ -235,74 +175,11 @@ func (d *disk) write(edits []edit) error {
 	})
 }
 
-// waitDurable waits until all changes of the core are on the disk. It returns at once for a store in memory. The caller
-// holds mu; waitDurable releases it while it waits.
-func (s *Server) waitDurable() error {
-	d := s.disk
-	if d == nil {
-		return nil
-	}
-	for count := s.core.journal.count; d.written < count; d.progress.Wait() {
-		if d.err != nil {
-			return d.err
-		}
-	}
-	return nil
-}
+// Failure says that the disk is the reason.
+func (d *disk) Failure() string { return "it cannot write to its disk" }
 
-// close waits until all edits are written and closes the file.
-func (d *disk) close() error {
-	close(d.stop)
-	<-d.stopped
-	return d.db.Close()
-}
-
-// journal collects the core's changes that are not on the disk yet. A nil journal belongs to a store in memory.
-//
-// Layout of the file; each number is a uvarint, each string follows its length:
-//
-//	bucket    key                        value
-//	keys      k key, or h and its hash   key, create-revision, TTL, owner's id, value up to the end
-//	sessions  id                         TTL, token
-//	meta      revision                   number
-//	          format                     number, see dataFormat
-//	          instance                   the store's instance id
-type journal struct {
-	edits []edit
-	count int64         // the number of edits since the start
-	size  int64         // approximate bytes of the edits that are not on the disk
-	ready chan struct{} // signals that there are edits; capacity 1
-}
-
-// edit is one write to the disk.
-type edit struct {
-	bucket string
-	key    string
-	value  []byte // nil deletes the key
-}
-
-const (
-	bucketKeys     = "keys"
-	bucketSessions = "sessions"
-	bucketMeta     = "meta"
-	metaRevision   = "revision"
-	metaFormat     = "format"
-	metaInstance   = "instance"
-)
-
-func (j *journal) add(bucket, key string, value []byte) {
-	j.edits = append(j.edits, edit{bucket: bucket, key: key, value: value})
-	j.count++
-	j.size += editBytes(bucket, key, value)
-	select {
-	case j.ready <- struct{}{}:
-	default:
-	}
-}
-
-func editBytes(bucket, key string, value []byte) int64 {
-	return int64(editSize + len(bucket) + len(key) + len(value))
-}
+// Close closes the file.
+func (d *disk) Close() error { return d.db.Close() }
 
 // diskKey returns the key's name in the file. bbolt's limit for keys is lower than MaxCommit, so long keys are hashed.
 func diskKey(key string) string {
@@ -311,45 +188,4 @@ func diskKey(key string) string {
 	}
 	hash := sha256.Sum256([]byte(key))
 	return "h" + string(hash[:])
-}
-
-func (j *journal) put(e *entry) {
-	if j == nil {
-		return
-	}
-	var owner SessionID
-	if e.owner != nil {
-		if owner = e.owner.id; e.owner.ttl == 0 {
-			j.remove(e.key) // a local session, and its keys, end with the process
-			return
-		}
-	}
-	b := make([]byte, 0, 4*binary.MaxVarintLen64+len(e.key)+len(owner)+len(e.value))
-	b = appendNumber(appendString(b, e.key), e.create)
-	b = appendString(appendNumber(b, e.ttl), string(owner))
-	j.add(bucketKeys, diskKey(e.key), append(b, e.value...))
-}
-
-func (j *journal) remove(key string) {
-	if j != nil {
-		j.add(bucketKeys, diskKey(key), nil)
-	}
-}
-
-func (j *journal) session(s *session) {
-	if j != nil && s.ttl != 0 {
-		j.add(bucketSessions, string(s.id), appendString(appendNumber(nil, s.ttl), s.token))
-	}
-}
-
-func (j *journal) sessionEnd(s *session) {
-	if j != nil && s.ttl != 0 {
-		j.add(bucketSessions, string(s.id), nil)
-	}
-}
-
-func (j *journal) revision(r Revision) {
-	if j != nil {
-		j.add(bucketMeta, metaRevision, appendNumber(nil, r))
-	}
 }

@@ -258,7 +258,7 @@ func TestDiskFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, c, Op{Key: "k"})
-	s.disk.db.Close()
+	s.writer.to.(*disk).db.Close()
 	if _, err := c.Commit(t.Context(), nil, []Op{{Key: "l"}}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("commit: %v", err)
 	}

@@ -17,12 +17,14 @@
 //	core       the state: commits, sessions, watches and memory limits. It is pure; time is an argument.
 //	           (core.go, corewatch.go, timers.go, index.go, budget.go)
 //	Server     connections, the clock and Local, a Store in the server's process
-//	           (server.go, conn.go, serverhandshake.go, local.go, inflight.go, refusals.go, stats.go)
-//	disk       what OpenServer adds to NewServer (disk.go)
+//	           (server.go, conn.go, serverhandshake.go, local.go, inflight.go, pending.go, refusals.go, stats.go)
+//	journal    the changes that must survive the process, and the goroutine that hands them to a keeper (journal.go)
+//	disk       the keeper that OpenServer adds to NewServer: a file (disk.go)
 //	Client     a Store on a remote Server; it has one connection and replaces it when it breaks
-//	           (client.go, clientconn.go, clientwatch.go, dial.go, probe.go)
+//	           (client.go, clientconn.go, clientwatch.go, clientaddrs.go, clientsearch.go, attempts.go, addressplan.go,
+//	           dial.go, probe.go, endsession.go)
 //	protocol   frames, their fields and the handshake
-//	           (wire.go, fields.go, handshake.go)
+//	           (wire.go, fields.go, handshake.go, elsewhere.go)
 //
 // # Sessions
 //

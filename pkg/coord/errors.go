@@ -16,20 +16,24 @@ var ErrReplaced = fmt.Errorf("%w: another store runs at its address", ErrUnavail
 // Reason is why a store refuses a client.
 type Reason byte
 
-// The reasons of a refusal. ReasonFull and ReasonClosing may pass; the others will not.
+// The reasons of a refusal. ReasonFull, ReasonClosing and ReasonElsewhere may pass; the others will not.
 const (
-	ReasonProtocol Reason = 1 + iota // the client speaks another version of the agents' protocol
-	ReasonVersion                    // the client is another version of elasticrun
-	ReasonRunID                      // the store belongs to another job
-	ReasonSecret                     // the shared secrets differ, or only one side has one
-	ReasonGone                       // the session to resume has ended
-	ReasonFull                       // the store has as many agents as it can take
-	ReasonClosing                    // the store is closing
+	ReasonProtocol         Reason = 1 + iota // the client speaks another version of the agents' protocol
+	ReasonVersion                            // the client is another version of elasticrun
+	ReasonRunID                              // the store belongs to another job
+	ReasonSecret                             // the shared secrets differ, or only one side has one
+	ReasonGone                               // the session to resume has ended
+	ReasonFull                               // the store has as many agents as it can take
+	ReasonClosing                            // the store is closing
+	ReasonCertificate                        // the store does not accept the client's certificate
+	ReasonStoreCertificate                   // the client does not accept the store's certificate
+	ReasonElsewhere                          // another member of the store's group serves now
 )
 
 func (r Reason) String() string {
 	names := [...]string{
 		"?", "other protocol", "other version", "other run id", "other secret", "session gone", "full", "closing",
+		"certificate", "the store's certificate", "elsewhere",
 	}
 	if int(r) >= len(names) {
 		r = 0
@@ -37,7 +41,7 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// RefusedError means that the store will never accept this client, however often it tries.
+// RefusedError means that the store will never accept this client, however often it tries, or the client the store.
 type RefusedError struct {
 	Addr    string
 	Reason  Reason
@@ -45,7 +49,10 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("the job's store at %s refuses: %s", e.Addr, e.Message)
+	if e.Reason == ReasonStoreCertificate {
+		return fmt.Sprintf("the store at %s is not accepted: %s", e.Addr, e.Message)
+	}
+	return fmt.Sprintf("the store at %s refuses: %s", e.Addr, e.Message)
 }
 
 // Obstacle is why no coordination store was reached.
@@ -53,14 +60,16 @@ type Obstacle int
 
 // The obstacles. All but the last two may pass, so a client should try again.
 const (
-	ObstacleConnect Obstacle = iota // no connection is possible, for example because of an unknown name or route
-	ObstacleRefused                 // nobody listens at the address
-	ObstacleTimeout                 // the attempt to connect gets no answer
-	ObstacleSilent                  // the peer accepts the connection but does not answer
-	ObstacleClosed                  // the peer closes the connection without an answer
-	ObstacleBusy                    // the store is full or closing
-	ObstacleTorch                   // the peer is a torch TCPStore
-	ObstacleForeign                 // the peer is something else
+	ObstacleConnect   Obstacle = iota // no connection is possible, for example because of an unknown name or route
+	ObstacleRefused                   // nobody listens at the address
+	ObstacleTimeout                   // the attempt to connect gets no answer
+	ObstacleSilent                    // the peer accepts the connection but does not answer
+	ObstacleClosed                    // the peer closes the connection without an answer
+	ObstacleBusy                      // the store is full or closing
+	ObstacleElsewhere                 // another member of the store's group serves now
+	ObstacleRejected                  // the peer, which may not be the store, does not accept the client's certificate
+	ObstacleTorch                     // the peer is a torch TCPStore
+	ObstacleForeign                   // the peer is something else
 )
 
 // DialError says why no coordination store was reached. It matches ErrUnavailable if the obstacle may pass.
@@ -69,6 +78,8 @@ type DialError struct {
 	Obstacle Obstacle
 	Message  string // what was found at the address
 	Err      error  // the cause; may be nil
+
+	servedAt string // with ObstacleElsewhere: the address that the member has named, or empty
 }
 
 func (e *DialError) Error() string {

@@ -2,7 +2,6 @@ package coord
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
@@ -12,40 +11,43 @@ import (
 // hello is the client's first frame. An empty run id or version means any.
 type hello struct {
 	secret  bool // the sender has a shared secret
+	role    Role
 	version string
 	runID   string
-	nonce   []byte
 }
+
+// countsAsAgent reports whether the client is an agent of a run. A client without a run id may be anybody.
+func (h hello) countsAsAgent() bool { return h.role == RoleAgent && h.runID != "" }
 
 func (h hello) append(b []byte) []byte {
 	begin := len(b)
-	b = append(beginFrame(b, kindHello), flag(h.secret))
-	b = appendString(appendString(b, h.version), h.runID)
-	return endFrame(appendBytes(b, h.nonce), begin)
+	b = append(beginFrame(b, kindHello), flag(h.secret), byte(h.role))
+	return endFrame(appendString(appendString(b, h.version), h.runID), begin)
 }
 
 func decodeHello(body []byte) (h hello, err error) {
 	in := &fields{b: body}
-	h = hello{secret: in.byte() != 0, version: in.string(), runID: in.string(), nonce: in.bytes()}
+	h = hello{secret: in.byte() != 0, role: Role(in.byte()), version: in.string(), runID: in.string()}
 	return h, in.end()
 }
 
-// challenge is the store's answer to a hello.
+// challenge is the store's answer to a hello. Its proof is the last field and covers all bytes before it. The store
+// proves first: a client gives its proof only to a store that knows the secret.
 type challenge struct {
 	secret   bool
 	instance string
-	nonce    []byte
+	proof    []byte
 }
 
 func (c challenge) append(b []byte) []byte {
 	begin := len(b)
 	b = append(beginFrame(b, kindChallenge), flag(c.secret))
-	return endFrame(appendBytes(appendString(b, c.instance), c.nonce), begin)
+	return endFrame(appendBytes(appendString(b, c.instance), c.proof), begin)
 }
 
 func decodeChallenge(body []byte) (c challenge, err error) {
 	in := &fields{b: body}
-	c = challenge{secret: in.byte() != 0, instance: in.string(), nonce: in.bytes()}
+	c = challenge{secret: in.byte() != 0, instance: in.string(), proof: in.bytes()}
 	return c, in.end()
 }
 
@@ -69,28 +71,26 @@ func decodeJoin(body []byte) (j join, err error) {
 	return j, in.end()
 }
 
-// welcome gives the client a session. Its proof is the last field and covers all bytes before it.
+// welcome gives the client a session.
 type welcome struct {
 	instance string
 	session  SessionID
 	token    string
 	ttl      int64 // in ns
 	resumed  bool
-	proof    []byte
 }
 
 func (w welcome) append(b []byte) []byte {
 	begin := len(b)
 	b = appendString(appendString(beginFrame(b, kindWelcome), w.instance), string(w.session))
-	b = append(appendNumber(appendString(b, w.token), w.ttl), flag(w.resumed))
-	return endFrame(appendBytes(b, w.proof), begin)
+	return endFrame(append(appendNumber(appendString(b, w.token), w.ttl), flag(w.resumed)), begin)
 }
 
 func decodeWelcome(body []byte) (w welcome, err error) {
 	in := &fields{b: body}
 	w = welcome{
 		instance: in.string(), session: SessionID(in.string()), token: in.string(), ttl: in.number(),
-		resumed: in.byte() != 0, proof: in.bytes(),
+		resumed: in.byte() != 0,
 	}
 	return w, in.end()
 }
@@ -109,23 +109,22 @@ func decodeProbeRequest(body []byte) (l probeRequest, err error) {
 	return l, in.end()
 }
 
-// probeReply is the answer. Its proof is the last field and covers all bytes before it.
+// probeReply is the answer.
 type probeReply struct {
 	version, runID string
 	agents         int64
 	time           int64 // Unix time in ns
-	proof          []byte
 }
 
 func (r probeReply) append(b []byte) []byte {
 	begin := len(b)
 	b = appendString(appendString(beginFrame(b, kindProbeReply), r.version), r.runID)
-	return endFrame(appendBytes(appendNumber(appendNumber(b, r.agents), r.time), r.proof), begin)
+	return endFrame(appendNumber(appendNumber(b, r.agents), r.time), begin)
 }
 
 func decodeProbeReply(body []byte) (r probeReply, err error) {
 	in := &fields{b: body}
-	r = probeReply{version: in.string(), runID: in.string(), agents: in.number(), time: in.number(), proof: in.bytes()}
+	r = probeReply{version: in.string(), runID: in.string(), agents: in.number(), time: in.number()}
 	return r, in.end()
 }
 
@@ -158,21 +157,13 @@ func flag(set bool) byte {
 	return 0
 }
 
-// nonceSize is large enough that random nonces never repeat.
-const nonceSize = 16
-
-func newNonce() []byte {
-	nonce := make([]byte, nonceSize)
-	_, _ = rand.Read(nonce) // it never fails
-	return nonce
-}
-
-// transcript proves knowledge of a secret without sending it. Each side's proof covers all frames of both sides,
-// including both nonces, and the side's own name. Therefore a proof is worthless on another connection, and so is a
-// proof that is sent back to its sender.
+// transcript proves knowledge of a secret without sending it. Each side's proof covers the connection's binding, all
+// frames of both sides so far and the side's own name. Therefore a proof is worthless on another connection, also for a
+// relay that has a TLS connection with each side, and so is a proof that is sent back to its sender.
 type transcript struct {
-	secret []byte // empty if there is no secret; proofs are then empty
-	frames []byte // the bodies of all frames so far, each after its length
+	secret  []byte // empty if there is no secret; proofs are then empty
+	binding []byte // of the TLS connection, see binding
+	frames  []byte // the bodies of all frames so far, each after its length
 }
 
 // add adds the body of a frame.
@@ -182,8 +173,8 @@ func (t *transcript) add(body []byte) {
 
 // The names of the two sides in a proof.
 const (
-	sideAgent = "elasticrun agent, protocol 1"
-	sideStore = "elasticrun store, protocol 1"
+	sideAgent = "elasticrun agent, protocol 3"
+	sideStore = "elasticrun store, protocol 3"
 )
 
 // proof returns the proof of side. It covers all added frames and message, which is a frame's body without the proof.
@@ -193,6 +184,7 @@ func (t *transcript) proof(side string, message []byte) []byte {
 	}
 	mac := hmac.New(sha256.New, t.secret)
 	_, _ = mac.Write(appendString(nil, side)) // it never fails
+	_, _ = mac.Write(t.binding)               // its length is fixed
 	_, _ = mac.Write(t.frames)
 	_, _ = mac.Write(message)
 	return mac.Sum(nil)

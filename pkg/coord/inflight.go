@@ -87,16 +87,19 @@ func (c *conn) readRequest(scratch []byte) (kind, []byte, error) {
 			return 0, nil, err
 		}
 	}
-	head, err := c.in.Peek(frameHeader)
-	if err != nil {
-		return 0, nil, unexpectedEOF(err, len(head))
+	head := scratch[:frameHeader]
+	if _, err := io.ReadFull(c.nc, head); err != nil {
+		return 0, nil, err
 	}
 	size := binary.BigEndian.Uint32(head)
 	if size <= smallRequest || size > maxFrame {
-		return c.read(maxFrame, scratch)
+		k, body, err := readBody(c.nc, size, maxFrame)
+		if err == nil {
+			c.server.received.count(1, frameHeader+int(size))
+		}
+		return k, body, err
 	}
 	c.largeRequest = true
-	_, _ = c.in.Discard(frameHeader) // cannot fail: the bytes are buffered
 	body, err := c.readLargeBody(int(size))
 	if err != nil {
 		return 0, nil, err
@@ -104,14 +107,6 @@ func (c *conn) readRequest(scratch []byte) (kind, []byte, error) {
 	c.server.received.count(1, frameHeader+len(body))
 	c.setReadTimeout(0)
 	return kind(body[0]), body[1:], nil
-}
-
-// unexpectedEOF replaces io.EOF by io.ErrUnexpectedEOF if a part of a frame was read.
-func unexpectedEOF(err error, have int) error {
-	if have > 0 && errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // readLargeBody reads the body of a frame. It allocates at most four times the bytes that have arrived. The values of a
@@ -124,7 +119,7 @@ func (c *conn) readLargeBody(size int) ([]byte, error) {
 			return nil, err
 		}
 		c.setReadTimeout(c.server.opts.StallTimeout)
-		n, err := io.ReadFull(c.in, b[len(b):min(cap(b), len(b)+step)])
+		n, err := io.ReadFull(c.nc, b[len(b):min(cap(b), len(b)+step)])
 		if b = b[:len(b)+n]; err != nil {
 			return nil, fmt.Errorf("frame ends after %d of %d bytes: %w", len(b), size, err)
 		}
@@ -168,12 +163,4 @@ func batchSize(b Batch) int64 {
 		n += int64(eventSize + len(e.Key) + len(e.Value))
 	}
 	return n
-}
-
-// waitForBacklog waits until the writes that are not on the disk yet use at most a quarter of MaxMemory. The caller
-// holds mu; waitForBacklog releases it while it waits.
-func (s *Server) waitForBacklog() {
-	for d := s.disk; d != nil && d.err == nil && s.core.journal.size > s.opts.MaxMemory/4; {
-		d.progress.Wait()
-	}
 }

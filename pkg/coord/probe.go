@@ -1,7 +1,6 @@
 package coord
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -26,32 +25,37 @@ type ProbeResult struct {
 }
 
 // Probe asks the store at an address to identify itself. It opens no session and leaves no trace in the store. Its
-// errors are those of Dial: the store refuses a probe for the same reasons. Probe ignores the option TTL.
+// errors are those of Dial: the store refuses a probe for the same reasons. Like Dial, Probe also tries the address
+// that a member of the store's group names. It ignores the option TTL.
 func Probe(ctx context.Context, opts DialOptions) (ProbeResult, error) {
-	a := attempt{opts: &opts, detectTorchStore: true}
 	var result ProbeResult
-	nc, _, err := a.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
-		if err = a.challenge(nc, in); err == nil {
-			result, err = a.probe(nc, in)
+	err := follow(ctx, &opts, func(ctx context.Context, a *attempt) error {
+		nc, err := a.exchange(ctx, func(nc net.Conn) (err error) {
+			if err = a.challenge(nc); err == nil {
+				result, err = a.probe(nc)
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		return err
+		nc.Close()
+		return nil
 	})
 	if err != nil {
 		return ProbeResult{}, err
 	}
-	nc.Close()
 	return result, nil
 }
 
 // probe sends the probe request in place of join.
-func (a *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
+func (a *attempt) probe(nc net.Conn) (ProbeResult, error) {
 	sentAt := time.Now()
 	frame := probeRequest{a.proofs.proof(sideAgent, nil)}.append(nil)
-	a.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
 		return ProbeResult{}, a.noAnswer(err)
 	}
-	body, err := a.readFrame(in, kindProbeReply)
+	body, err := a.readFrame(nc, kindProbeReply)
 	if err != nil {
 		return ProbeResult{}, err
 	}
@@ -59,11 +63,6 @@ func (a *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
 	r, err := decodeProbeReply(body)
 	if err != nil {
 		return ProbeResult{}, a.protocolError(err)
-	}
-	proof := r.proof
-	r.proof = nil
-	if !a.proofs.verifies(sideStore, bodyOf(r.append(nil)), proof) {
-		return ProbeResult{}, a.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
 	}
 	roundTrip := now.Sub(sentAt)
 	return ProbeResult{
@@ -120,7 +119,7 @@ func (a *attempt) detectTorch(ctx context.Context, err error) error {
 func (a *attempt) refusesAgents(ctx context.Context) bool {
 	second := *a
 	second.detectTorchStore = false
-	nc, _, err := second.exchange(ctx, second.challenge)
+	nc, err := second.exchange(ctx, func(net.Conn) error { return nil })
 	if err == nil {
 		nc.Close()
 		return false

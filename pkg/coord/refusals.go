@@ -93,6 +93,10 @@ func (s *Server) recordRefusal(nc net.Conn, why refusal) {
 	source := refusalSource{from: remoteAddr(nc), reason: why.reason}
 	s.mu.Lock()
 	s.stats.Refused++
+	if why.reason == ReasonElsewhere { // nothing is wrong with the agent
+		s.mu.Unlock()
+		return
+	}
 	now := time.Since(s.start)
 	first := s.refusals.add(source, why.message, now)
 	if !s.refusals.summaryRunning && !s.closed {

@@ -5,10 +5,12 @@ import (
 	"container/list"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -16,21 +18,24 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 )
 
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
 	// Logger receives one line for each lost session. It also receives one line for the first refused client of each
-	// address and Reason, and the number of further refusals once a minute. The zero Logger is silent. The logger's
-	// writer must not call the Server.
+	// address and Reason but ReasonElsewhere, and the number of further refusals once a minute. The zero Logger is
+	// silent. The logger's writer must not call the Server.
 	Logger zerolog.Logger
 	// Version is elasticrun's version, which clients must have too. Empty accepts any.
 	Version string
 	// RunID is the only run that the store serves. Empty serves any run.
 	RunID string
-	// Secret, if not empty, is the shared secret that clients must know. It is never sent, but an eavesdropper can test
-	// guesses against the proofs in the handshake, so it should not be guessable.
+	// Secret, if not empty, is the shared secret that clients must know. It is never sent. Who connects can test guesses
+	// against the store's proof, so it should not be guessable.
 	Secret []byte
+	// Certificates are the site's certificates. Nil means that the store makes one of its own and demands none.
+	Certificates *certfiles.Set
 	// OnJoin, if not nil, is called with the run id of each client that begins or resumes a session, before the
 	// client's first request is served. It may block that client.
 	OnJoin func(runID string)
@@ -38,6 +43,16 @@ type ServerOptions struct {
 	// client, and the reason as one line of text otherwise. Clients that resume a session are always admitted. Admit
 	// must not block or call the Server.
 	Admit func(runID string) (refusal string)
+	// Elsewhere, if not nil, is called for each client that has proved that it belongs to the store. If elsewhere is
+	// true, the client is refused, because another member of the store's group serves now: the one at addr, HOST:PORT,
+	// or an unknown one if addr is empty. Elsewhere may make the client wait up to half a second, for example until the
+	// group has chosen who serves. Close waits for it.
+	Elsewhere func() (addr string, elsewhere bool)
+	// OnMember, if not nil, gets the connection of each other member of the store's group, see [DialMember], and owns it.
+	// It must not block. Nil refuses members.
+	OnMember func(net.Conn)
+	// Authority limits what clients may write and watch. Nil allows everything.
+	Authority Authority
 	// InstanceID distinguishes this store from any other store at the same address. Empty chooses a random id.
 	InstanceID string
 	// SessionTTL is the TTL of clients that ask for none. 0 means 15 s.
@@ -46,7 +61,8 @@ type ServerOptions struct {
 	// half for requests and answers in flight. What exceeds the first half fails with ErrFull, and new clients get no
 	// session. When the second half is full, the server closes the connection that uses most of it. 0 means 1 GiB.
 	MaxMemory int64
-	// HandshakeTimeout is how long a client may take to get a session. 0 means 5 s.
+	// HandshakeTimeout is how long a client may take to begin the TLS handshake, and then to get a session. The time in
+	// between, in which the server is busy with the handshakes of others, does not count. 0 means 5 s.
 	HandshakeTimeout time.Duration
 	// StallTimeout is how long a client may take to read or send each 64 KiB; then its connection is closed.
 	// 0 means 10 s.
@@ -62,12 +78,15 @@ type Server struct {
 	start time.Time // the origin of the core's clock
 
 	received, sent meter
+	tlsConfig      func() (*tls.Config, error) // for one connection
+	turns          chan struct{}               // holds one value for each handshake that computes
+	maxPending     int                         // the most connections in pending
 
 	// mu guards all fields below, and those fields of conns and of local stores that are marked so. It is the server's
 	// only lock. Nobody waits for a network, a disk or a caller while holding it.
 	mu           sync.Mutex
 	core         *core
-	disk         *disk // nil for a store in memory
+	writer       *journalWriter // nil for a store in memory
 	conns        map[*conn]struct{}
 	sessionConns map[*session]*conn // the connection of each session that has one
 	locals       map[*local]struct{}
@@ -84,7 +103,7 @@ type Server struct {
 	refusals     refusals
 	pending      list.List      // of *conn: the connections without a session, oldest first
 	inflight     int64          // the bytes that all connections use
-	closeDisk    sync.Once      // closes the disk
+	closeWriter  sync.Once      // closes the writer
 	running      sync.WaitGroup // the goroutines of connections, tick and logRefusalSummaries
 }
 
@@ -97,12 +116,17 @@ func NewServer(opts ServerOptions) *Server {
 	opts.HandshakeTimeout = cmp.Or(max(opts.HandshakeTimeout, 0), 5*time.Second)
 	opts.StallTimeout = cmp.Or(max(opts.StallTimeout, 0), 10*time.Second)
 	opts.MaxMemory = cmp.Or(max(opts.MaxMemory, 0), defaultMax)
+	tlsConfig := sync.OnceValues(serverConfig)
+	if opts.Certificates != nil {
+		tlsConfig = siteServerConfig(opts.Certificates)
+	}
 	core := newCore()
 	core.budget.limitMemory(opts.MaxMemory)
 	return &Server{
 		opts: opts, fresh: true, start: time.Now(), core: core, stop: make(chan struct{}),
 		conns: map[*conn]struct{}{}, sessionConns: map[*session]*conn{}, locals: map[*local]struct{}{},
-		reached: map[netip.Addr]int{},
+		reached: map[netip.Addr]int{}, tlsConfig: tlsConfig,
+		turns: make(chan struct{}, runtime.GOMAXPROCS(0)), maxPending: opts.pendingLimit(),
 	}
 }
 
@@ -143,7 +167,7 @@ func (s *Server) HasSession(runID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, session := range s.core.sessions {
-		if session.runID == runID {
+		if session.runID == runID && session.role == RoleAgent {
 			return true
 		}
 	}
@@ -195,16 +219,16 @@ func (s *Server) Close() error { return s.CloseWith("its host has closed it") }
 func (s *Server) CloseWith(reason string) error {
 	s.mu.Lock()
 	var last []byte
-	if s.disk == nil {
+	if s.writer == nil {
 		last = appendExitNotice(nil, codeUnavailable, reason)
 	}
 	s.end(last, fmt.Errorf("%w: it was closed", ErrUnavailable))
 	s.mu.Unlock()
 	s.running.Wait()
 	var err error
-	s.closeDisk.Do(func() {
-		if s.disk != nil {
-			err = s.disk.close()
+	s.closeWriter.Do(func() {
+		if s.writer != nil {
+			err = s.writer.close()
 		}
 	})
 	return err
@@ -330,42 +354,4 @@ func (s *Server) fail(err error) {
 	}
 	s.failure = err
 	s.end(nil, err)
-}
-
-// A connection is pending until it has a session. Pending connections have proved nothing, so they are closed first.
-
-// addPending adds a pending connection. It closes the oldest one if there are too many. mu is held.
-func (s *Server) addPending(c *conn) {
-	c.pendingElem = s.pending.PushBack(c)
-	if limit := max(minPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > limit {
-		s.shedPending(1)
-	}
-}
-
-// minPending is the number of pending connections that every store allows.
-const minPending = 64
-
-// removePending is called when c gets a session or ends. mu is held.
-func (s *Server) removePending(c *conn) {
-	if c.pendingElem != nil {
-		s.pending.Remove(c.pendingElem)
-		c.pendingElem = nil
-	}
-}
-
-// ShedPending closes up to n connections that have no session yet, the oldest first, and returns how many it has
-// closed. Use it when the process cannot open more files.
-func (s *Server) ShedPending(n int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shedPending(n)
-}
-
-func (s *Server) shedPending(n int) (closed int) {
-	for ; closed < n && s.pending.Len() > 0; closed++ {
-		c := s.pending.Front().Value.(*conn)
-		s.removePending(c)
-		c.nc.Close() // makes run return
-	}
-	return closed
 }

@@ -245,7 +245,9 @@ func TestTakenSessionIsTakenBack(t *testing.T) {
 func TestEndSessionAfterTheLastFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
-		there := p.ends[0]
+		c.mu.Lock()
+		there := c.conn.nc
+		c.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() { ended <- EndSession(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial}, c.Token()) }()
 		expectNoBatch(t, seen, 100*time.Millisecond)
@@ -270,8 +272,8 @@ func TestResumeReplacesConnection(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
 		old := p.ends[0]
 		c.mu.Lock()
-		c.conn.nc.(*halfOpen).stays = true         // the client closes the connection,
-		c.conn.nc.SetReadDeadline(time.Unix(1, 0)) // but the server does not hear of it
+		c.conn.nc.(*secureConn).nc.(*halfOpen).stays = true // the client closes the connection,
+		c.conn.nc.SetReadDeadline(time.Unix(1, 0))          // but the server does not hear of it
 		c.mu.Unlock()
 		synctest.Wait()
 		put(t, c, Op{Key: "c"})
@@ -322,8 +324,8 @@ func TestStoreReplaced(t *testing.T) {
 		},
 		{
 			name: "of another elasticrun", opts: ServerOptions{InstanceID: "first", Secret: []byte("new")},
-			want: "the job's store is not available: the store is gone: the job's store at pipe refuses: " +
-				"the store has a shared secret and the agent has none: give the agent the store's secret",
+			want: "the job's store is not available: the store is gone: the store at pipe refuses: " +
+				"the store has a shared secret and the agent has none: give the agent the store's secret, by --rdzv-secret-file=FILE or PET_RDZV_SECRET",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -431,7 +433,7 @@ func TestDeadPath(t *testing.T) {
 		watched := watch(t, c, "")
 		next(t, watched, "the first batch")
 		c.mu.Lock()
-		close(c.conn.nc.(*halfOpen).mute)
+		close(c.conn.nc.(*secureConn).nc.(*halfOpen).mute)
 		c.mu.Unlock()
 		begin := time.Now()
 		for range 4 {

@@ -8,6 +8,7 @@ import (
 // Stats are the counters of a Server.
 type Stats struct {
 	Conns     int // open connections
+	Pending   int // open connections without a session
 	Sessions  int // current sessions, without local ones
 	Keys      int // current keys
 	Revision  Revision
@@ -20,6 +21,22 @@ type Stats struct {
 	Sent      Traffic
 }
 
+// Limits are the most that a Server may have of each. Sessions and keys share MaxMemory, so fewer of the one leave room
+// for more of the other.
+type Limits struct {
+	Pending, Sessions, Keys int
+	Memory                  int64 // ServerOptions.MaxMemory
+}
+
+// Limits returns the server's limits.
+func (s *Server) Limits() Limits {
+	stored := s.core.budget.limit
+	return Limits{
+		Pending: s.maxPending, Sessions: int((stored - stored/8) / sessionSize), Keys: int(stored / entrySize),
+		Memory: s.opts.MaxMemory,
+	}
+}
+
 // Stats returns the server's counters.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
@@ -28,6 +45,7 @@ func (s *Server) Stats() Stats {
 	stats.Received, stats.Sent = s.received.traffic(), s.sent.traffic()
 	stats.Memory = s.core.budget.stored + s.inflight
 	stats.Conns, stats.Sessions = len(s.conns), s.remote
+	stats.Pending = s.pending.Len()
 	stats.Keys, stats.Revision = len(s.core.entries), s.core.revision
 	return stats
 }

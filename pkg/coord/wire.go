@@ -8,15 +8,16 @@ import (
 )
 
 // The agents' protocol. Each side begins with the preamble: 8 bytes of magic and a u16, the protocol's version. The
-// preamble never changes. Then come frames: a u32 with the number of bytes after it, of which the first is the kind.
-// Integers outside of frames are big-endian. In a frame, numbers are uvarints, s marks a string or bytes after their
-// length, and braces repeat as often as the number before them says.
+// preamble never changes. Then comes TLS 1.3, and in it frames: a u32 with the number of bytes after it, of which the
+// first is the kind. Between its preamble and TLS, a busy store sends one byte of 0 each second: the client has to
+// wait. Integers outside of frames are big-endian. In a frame, numbers are uvarints, s marks a string or bytes after
+// their length, and braces repeat as often as the number before them says.
 //
 //	kind           to      layout
-//	hello          store   flags (1: has a secret), s version, s run id, s nonce
-//	challenge      client  flags (1: has a secret), s instance id, s nonce
+//	hello          store   flags (1: has a secret), role, s version, s run id
+//	challenge      client  flags (1: has a secret), s instance id, s proof
 //	join           store   TTL in ns (0: the store's), s token of a session to resume, flags (1: end it), s proof
-//	welcome        client  s instance id, s session id, s token, TTL in ns, flags (1: resumed), s proof
+//	welcome        client  s instance id, s session id, s token, TTL in ns, flags (1: resumed)
 //	refusal        client  code, s message for people; then the connection ends
 //
 //	keep-alive     store   request
@@ -31,10 +32,14 @@ import (
 //	exit notice    client  code, s message for people: the session or the store has ended; then the connection ends
 //
 //	probe request  store   s proof
-//	probe reply    client  s version, s run id (empty: any), agents of the run, Unix time in ns, s proof;
+//	probe reply    client  s version, s run id (empty: any), agents of the run, Unix time in ns;
 //	                       then the connection ends
 //
-// The handshake is hello, challenge, join, welcome. The store may send a refusal instead of its part. A client that
+// The message of a refusal because another member of the store's group serves may end with that member's address; see
+// elsewhereMessage.
+//
+// The handshake is hello, challenge, join, welcome. The store may send a refusal instead of its part; the client may
+// send one instead of join. A server of another version sends its preamble and a refusal without TLS. A client that
 // only probes the store sends a probe request instead of join and gets no session. The client chooses the numbers of
 // requests and watches.
 type kind byte
@@ -62,7 +67,7 @@ const (
 const magic = "\xe5elrun\r\n"
 
 const (
-	protocolVersion = 2
+	protocolVersion = 3
 	preambleSize    = len(magic) + 2
 	frameHeader     = 4
 	maxHandshake    = 1 << 10 // maximum size of a handshake frame
@@ -89,7 +94,11 @@ func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 	if _, err := io.ReadFull(r, head); err != nil {
 		return 0, nil, err
 	}
-	size := binary.BigEndian.Uint32(head)
+	return readBody(r, binary.BigEndian.Uint32(head), limit)
+}
+
+// readBody reads the rest of a frame after its header, which says size. It returns what readFrame returns.
+func readBody(r io.Reader, size uint32, limit int) (kind, []byte, error) {
 	if size == 0 || size > uint32(limit) {
 		return 0, nil, fmt.Errorf("%w: a frame of %d bytes", errMalformed, size)
 	}
@@ -121,12 +130,13 @@ const (
 	codeTaken // ErrSessionLost, for this connection only
 	codeInvalid
 	codeFull
+	codeDenied
 )
 
 // codes are the errors with a code of their own.
 var codes = [...]error{
 	codeConflict: ErrConflict, codeLost: ErrSessionLost, codeUnavailable: ErrUnavailable, codeTooLarge: ErrTooLarge,
-	codeTaken: ErrSessionLost, codeFull: ErrFull,
+	codeTaken: ErrSessionLost, codeFull: ErrFull, codeDenied: ErrDenied,
 }
 
 const (

@@ -14,11 +14,11 @@ import (
 // frames returns one frame of each kind.
 func frames() map[string][]byte {
 	return map[string][]byte{
-		"hello":     hello{secret: true, version: "v1", runID: "run", nonce: []byte("0123456789abcdef")}.append(nil),
-		"challenge": challenge{secret: true, instance: "store", nonce: []byte("0123456789abcdef")}.append(nil),
+		"hello":     hello{secret: true, role: RoleCloser, version: "v1", runID: "run"}.append(nil),
+		"challenge": challenge{secret: true, instance: "store", proof: bytes.Repeat([]byte{6}, 32)}.append(nil),
 		"join":      join{ttl: 15e9, token: "id.token", end: true, proof: bytes.Repeat([]byte{7}, 32)}.append(nil),
 		"welcome": welcome{
-			instance: "store", session: "id", token: "id.token", ttl: 15e9, resumed: true, proof: []byte{1},
+			instance: "store", session: "id", token: "id.token", ttl: 15e9, resumed: true,
 		}.append(nil),
 		"refusal": appendRefusal(nil, ReasonRunID, "another job"),
 		"commit": appendCommit(nil, commitRequest{
@@ -34,7 +34,7 @@ func frames() map[string][]byte {
 			{Key: "a", Value: []byte("v"), Create: 9}, {Key: "b", Deleted: true},
 		}}, []bool{true, false}),
 		"probe request": probeRequest{proof: []byte{7}}.append(nil),
-		"probe reply":   probeReply{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
+		"probe reply":   probeReply{version: "v1", runID: "run", agents: 3, time: 1 << 60}.append(nil),
 		"exit notice":   appendExitNotice(nil, codeLost, "expired"),
 	}
 }
@@ -150,10 +150,10 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// TestProof checks that a proof is valid only for its secret, side, frames and message.
+// TestProof checks that a proof is valid only for its secret, connection, side, frames and message.
 func TestProof(t *testing.T) {
 	of := func(secret string, heard ...string) *transcript {
-		p := &transcript{secret: []byte(secret)}
+		p := &transcript{secret: []byte(secret), binding: []byte("this connection")}
 		for _, body := range heard {
 			p.add([]byte(body))
 		}
@@ -175,6 +175,14 @@ func TestProof(t *testing.T) {
 		{name: "other bounds", by: of("secret", "hello", "challeng", "e"), side: sideAgent, body: "join"},
 		{name: "other bounds of frames", by: of("secret", "hellochallenge"), side: sideAgent, body: "join"},
 		{name: "another message", by: of("secret", "hello", "challenge"), side: sideAgent, body: "joim"},
+		{
+			name: "other keys of TLS", side: sideAgent, body: "join",
+			by: func() *transcript {
+				p := of("secret", "hello", "challenge")
+				p.binding = []byte("another one    ")
+				return p
+			}(),
+		},
 	} {
 		if got := tc.by.verifies(tc.side, []byte(tc.body), proof); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)

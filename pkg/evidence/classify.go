@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 var (
 	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write, in a process whose peer is gone or
 	// does not answer.
-	lostPhrases = lazily(`(?i)nccl ?remote ?error|remote process exited or there was a network error|` +
+	lostPhrases = lazyregexp.New(`(?i)nccl ?remote ?error|remote process exited or there was a network error|` +
 		`failed to recv, got 0 bytes|recvValue failed|` +
 		`the client socket has timed out|wait timeout after \d+ ?ms|timed out after .* waiting for clients|` +
 		`timed out waiting \d+ ?ms for (recv|send) operation|timeout caused pair closure|failed to pass monitoredBarrier|` +
@@ -19,22 +20,26 @@ var (
 		`^(RuntimeError: )?(Socket Timeout|Connection (closed|reset) by peer|Broken pipe)$`)
 	// networkWords match messages about any connection of any program. They are about a peer only if a library above
 	// writes them.
-	networkWords = lazily(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|` +
+	networkWords = lazyregexp.New(`(?i)(closed|reset) by (remote )?peer|connection (refused|` +
+		`was likely closed)|broken pipe|` +
 		`remote error|remote process exited|got 0 bytes|` +
 		`(socket|operation|wait) timeout|\bstore.*timeout|timed out|watchdog.*timeout|` +
 		`No route to host|Network is unreachable|got completion (from peer|with status)`)
 	// peerWords match the names of libraries that communicate with peers.
-	peerWords = lazily(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|Backend)Error)|` +
+	peerWords = lazyregexp.New(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|` +
+		`Backend)Error)|` +
 		`ProcessGroup|\bUC[CXP]\b|\bucc_|monitoredBarrier`)
 	// peerFrame matches a line of a traceback in the code of torch.distributed that communicates with peers.
-	peerFrame = lazily(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|_tensor|pipelining|` +
+	peerFrame = lazyregexp.New(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|` +
+		`_tensor|pipelining|` +
 		`algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
 	// ownNetwork matches exceptions of Python, and of libraries that fetch data, about the program's own connections. The
 	// name of a library in their text, as in an address, does not make them errors of a peer.
-	ownNetwork = lazily(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|http|urllib|urllib3|` +
+	ownNetwork = lazyregexp.New(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|` +
+		`http|urllib|urllib3|` +
 		`requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
 	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
-	waited = lazily(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
+	waited = lazyregexp.New(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
 )
 
 // peerError reports whether a message only says that a peer is gone or has not answered.
@@ -57,15 +62,16 @@ func IsWaiting(f failure.Finding) bool {
 }
 
 // interrupts matches the exceptions with which Python reacts to a signal or exits on purpose. They are no faults.
-var interrupts = lazily(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit|SignalException)\b`)
+var interrupts = lazyregexp.New(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit|SignalException)\b`)
 
 // interrupted reports whether a message, "<Type>: <text>", is a reaction to a signal or an exit on purpose.
 func interrupted(message string) bool { return interrupts().MatchString(message) }
 
 var (
-	gpuErrors = lazily(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|CUDNN_STATUS_|` +
+	gpuErrors = lazyregexp.New(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|` +
+		`CUDNN_STATUS_|` +
 		`CUBLAS_STATUS_|device-side assert`)
-	ncclErrors = lazily(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
+	ncclErrors = lazyregexp.New(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
 )
 
 // kind returns what a Python exception is evidence of; false for nothing.
@@ -104,21 +110,21 @@ var notable = [...][]byte{
 const tracebackHeader = "Traceback (most recent call last):"
 
 var (
-	warning    = lazily(`\[[WI]\d{4} |\[[WI] \w+\.cpp|retrying`)
-	ncclFault  = lazily(`NCCL WARN.*Cuda failure`)
-	xidLine    = lazily(`NVRM: Xid \(`)
-	gpuAssert  = lazily("block: \\[.*Assertion `")
-	otherFatal = lazily(`Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)`)
+	warning    = lazyregexp.New(`\[[WI]\d{4} |\[[WI] \w+\.cpp|retrying`)
+	ncclFault  = lazyregexp.New(`NCCL WARN.*Cuda failure`)
+	xidLine    = lazyregexp.New(`NVRM: Xid \(`)
+	gpuAssert  = lazyregexp.New("block: \\[.*Assertion `")
+	otherFatal = lazyregexp.New(`Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)`)
 	// aborting matches what C, C++ and their libraries write before they abort; the groups match the reason.
-	aborting = lazily(`^ *(what\(\): .*)|(Assertion .* failed\b.*)|((?:Check|CHECK) failed: .*)|` +
+	aborting = lazyregexp.New(`^ *(what\(\): .*)|(Assertion .* failed\b.*)|((?:Check|CHECK) failed: .*)|` +
 		`^(terminate called (?:without|recursively).*|pure virtual method called|` +
 		`(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|unlink_chunk)\(\): .*|double free or corruption.*|` +
 		`corrupted .*|\*\*\* .* \*\*\*: terminated|Fatal glibc error: .*)`)
 	// goFatal matches how the runtime of Go begins its last message, before the stacks of all goroutines.
-	goFatal = lazily(`^(panic|fatal error): `)
+	goFatal = lazyregexp.New(`^(panic|fatal error): `)
 	// rustPanic matches the first line of a panic that ends a program in Rust. The message is in the next line, except in
 	// old versions, which have it in quotes in the same line.
-	rustPanic = lazily(`^thread 'main' (\(\d+\) )?panicked at ('?)`)
+	rustPanic = lazyregexp.New(`^thread 'main' (\(\d+\) )?panicked at ('?)`)
 )
 
 // lineKind returns what a line outside a traceback is evidence of; false for nothing.

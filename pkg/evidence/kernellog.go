@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
@@ -156,10 +157,10 @@ func (t *kernelTail) records() (records []string, err error) {
 }
 
 var (
-	killedLine = lazily(`(Memory cgroup out|` +
+	killedLine = lazyregexp.New(`(Memory cgroup out|` +
 		`Out) of memory: Killed process (\d+) \((.*)\)[^()]*anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
-	nvrmLine = lazily(`NVRM: Xid \([^)]*\): .*`)
-	xidPID   = lazily(`pid='?(\d+)`)
+	nvrmLine = lazyregexp.New(`NVRM: Xid \([^)]*\): .*`)
+	xidPID   = lazyregexp.New(`pid='?(\d+)`)
 )
 
 // parseKmsg parses records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since

@@ -4,25 +4,28 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 var (
 	// noise matches lines that are written at the end whatever the reason: warnings, and the source line that Python shows
 	// with one; and the general advice of env after its error.
-	noise = lazily(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp|env: use -\[v\]S to pass options`)
+	noise = lazyregexp.New(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp|env: use -\[v\]S to pass options`)
 	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
-	boxEnd = lazily(`^\s*╰─+╯\s*$`)
+	boxEnd = lazyregexp.New(`^\s*╰─+╯\s*$`)
 	// syntaxError matches how Python ends its message about a script that it cannot parse, which has no traceback.
-	syntaxError = lazily(`^(\[rank\d+\]: )?(SyntaxError|IndentationError|TabError): `)
+	syntaxError = lazyregexp.New(`^(\[rank\d+\]: )?(SyntaxError|IndentationError|TabError): `)
 	// pythonError matches an exception of Python whose traceback the scanner did not recognize.
-	pythonError = lazily(`^(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
+	pythonError = lazyregexp.New(`^(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
 	// rankPrefix matches what torch's excepthook puts before each line.
-	rankPrefix = lazily(`^\[rank\d+\]: `)
+	rankPrefix = lazyregexp.New(`^\[rank\d+\]: `)
 	// plainError matches what explains itself without an exit code: a refusal of the interpreter, a usage error.
-	plainError = lazily(`^\S*python[\w.]*: (No module named|can't |Error while )|^\S+: error: |^(?i:fatal|error): `)
+	plainError = lazyregexp.New(`^\S*python[\w.]*: (No module named|can't |Error while )|^\S+: error: |` +
+		`^(?i:fatal|error): `)
 	// notRun matches how a shell, or env, reports a command that it could not execute.
-	notRun = lazily(`(?i): (command )?not found$|: (No such file or directory|Permission denied|Exec format error)$|` +
+	notRun = lazyregexp.New(`(?i): (command )?not found$|: (No such file or directory|Permission denied|` +
+		`Exec format error)$|` +
 		`: (cannot execute|error while loading shared libraries): `)
 )
 

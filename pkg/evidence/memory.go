@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
 	"github.com/elasticrun/elasticrun/internal/cgroup"
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
@@ -152,7 +153,8 @@ func (r KernelReport) workerOOM(pid int, at time.Time) *failure.Finding {
 
 // killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown
 // reason (torch 2.14, torch/utils/data/dataloader.py).
-var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exited unexpectedly|^` + goneLoader)
+var killedChild = lazyregexp.New(`killed by signal: Killed|DataLoader worker \(pid.* exited unexpectedly|` +
+	`^` + goneLoader)
 
 // childOOM is OOM for a worker that has probably ended because the OOM killer killed a process that it had started. A
 // shell reports that with its exit code, torch with an exception.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
@@ -166,7 +167,7 @@ func lineEnd(p []byte) int {
 const escape = 0x1b
 
 // colors matches the control sequences with which Python and pytest color their output.
-var colors = lazily(`\x1b\[[0-9;]*[mK]`)
+var colors = lazyregexp.New(`\x1b\[[0-9;]*[mK]`)
 
 // take examines one line.
 func (s *scan) take(line []byte, at time.Time) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
@@ -48,19 +49,19 @@ type exception struct {
 const goneLoader = "a process of a DataLoader is gone: "
 
 var (
-	exceptionLine = lazily(`^([A-Za-z_][\w.]*)(: |:?$)`)
-	groupMargin   = lazily(`^ *[|+][-+]*( |$)`)
+	exceptionLine = lazyregexp.New(`^([A-Za-z_][\w.]*)(: |:?$)`)
+	groupMargin   = lazyregexp.New(`^ *[|+][-+]*( |$)`)
 	// dumpedLine matches how Python ends a traceback if a signal handler raises while Python writes it.
-	dumpedLine = lazily(`^object repr     : ([A-Za-z_][\w.]*)\((.*)\)$`)
-	chainMark  = lazily(`^(During handling of the above exception|The above exception was the direct cause)`)
+	dumpedLine = lazyregexp.New(`^object repr     : ([A-Za-z_][\w.]*)\((.*)\)$`)
+	chainMark  = lazyregexp.New(`^(During handling of the above exception|The above exception was the direct cause)`)
 	// quoteMark matches how torch.multiprocessing begins a quote. quoteHeader is how torch's DataLoader does.
-	quoteMark   = lazily(`^-- Process \d+ terminated with the following error:$`)
+	quoteMark   = lazyregexp.New(`^-- Process \d+ terminated with the following error:$`)
 	quoteHeader = "Original " + tracebackHeader
 	// killedLoader matches how a DataLoader reports that one of its processes has died, which it noticed through another
 	// exception.
-	killedLoader = lazily(`DataLoader worker \(pid.*(is (killed by signal)|exited unexpectedly)`)
-	fetchFrame   = lazily(`[/\\]multiprocessing[/\\](connection|resource_sharer|queues|reduction)\.py`)
-	fetchError   = lazily(`^(Connection\w*Error|BrokenPipeError|EOFError|FileNotFoundError)\b`)
+	killedLoader = lazyregexp.New(`DataLoader worker \(pid.*(is (killed by signal)|exited unexpectedly)`)
+	fetchFrame   = lazyregexp.New(`[/\\]multiprocessing[/\\](connection|resource_sharer|queues|reduction)\.py`)
+	fetchError   = lazyregexp.New(`^(Connection\w*Error|BrokenPipeError|EOFError|FileNotFoundError)\b`)
 )
 
 // begin takes a line with a header. It returns false if the header does not belong to the chain.

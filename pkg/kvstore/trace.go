@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // maxMissing limits how many missing ranks are named. With about 8 ranks per node, 16 tells one lost node from
@@ -62,8 +64,8 @@ func (e *MissingRanksError) Error() string {
 	default:
 		what = "missing ranks [" + names + "]"
 	}
-	return fmt.Sprintf("barrier %q of %d members timed out on rank %d after %v: %s",
-		e.Prefix, e.WorldSize, e.Rank, e.Timeout, what)
+	return fmt.Sprintf("barrier %q of %d members timed out on rank %d after %s: %s",
+		e.Prefix, e.WorldSize, e.Rank, seconds.Format(e.Timeout), what)
 }
 
 func (e *MissingRanksError) Unwrap() error { return e.err }

@@ -155,26 +155,26 @@ func TestTraceErrorText(t *testing.T) {
 			{
 				name: "without a decoder", worldSize: 3, numbers: true, arrivals: map[int]time.Duration{0: 0, 2: 0},
 				want: map[int]string{
-					0: `barrier "p" of 3 members timed out on rank 0 after 1m0s: missing ranks [1]`,
-					2: `barrier "p" of 3 members timed out on rank 2 after 1m0s: see rank 0 (0) for the missing ranks`,
+					0: `barrier "p" of 3 members timed out on rank 0 after 1m: missing ranks [1]`,
+					2: `barrier "p" of 3 members timed out on rank 2 after 1m: see rank 0 (0) for the missing ranks`,
 				},
 			},
 			{
 				name: "some are missing", worldSize: 6, arrivals: map[int]time.Duration{0: 0, 3: 0},
 				want: map[int]string{
-					0: `barrier "p" of 6 members timed out on rank 0 after 1m0s: missing ranks [host0, host1, host2]`,
-					3: `barrier "p" of 6 members timed out on rank 3 after 1m0s: see rank 0 (host0) for the missing ranks`,
+					0: `barrier "p" of 6 members timed out on rank 0 after 1m: missing ranks [host0, host1, host2]`,
+					3: `barrier "p" of 6 members timed out on rank 3 after 1m: see rank 0 (host0) for the missing ranks`,
 				},
 			},
 			{
 				name: "many are missing", worldSize: 40, arrivals: map[int]time.Duration{0: 0},
-				want: map[int]string{0: `barrier "p" of 40 members timed out on rank 0 after 1m0s: ` +
+				want: map[int]string{0: `barrier "p" of 40 members timed out on rank 0 after 1m: ` +
 					`missing ranks [host0, host1, host2, host3, host4, host5, host6, host7, host8] and perhaps more`},
 			},
 			{
 				// Rank 0 cannot know that the others expect another number of members.
 				name: "no rank is missing any more", worldSize: 1, arrivals: map[int]time.Duration{0: 0},
-				want: map[int]string{0: `barrier "p" of 1 members timed out on rank 0 after 1m0s: ` +
+				want: map[int]string{0: `barrier "p" of 1 members timed out on rank 0 after 1m: ` +
 					`no rank is missing now: the last one arrived too late`},
 			},
 			{

@@ -43,7 +43,7 @@ func execProblem(name, path string, err error) string {
 	}
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return notOnPath(name)
+		return NotOnPath(name)
 	case errors.Is(err, fs.ErrNotExist):
 		return missing(path)
 	case errors.Is(err, syscall.EACCES):
@@ -56,8 +56,9 @@ func execProblem(name, path string, err error) string {
 	return ""
 }
 
-// notOnPath says where a program was looked for. A file of that name that does not count is named.
-func notOnPath(name string) string {
+// NotOnPath says where a program, a name without a slash, was looked for, and what to do. A file of that name that does
+// not count is named.
+func NotOnPath(name string) string {
 	var folders []string
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if dir == "" {
@@ -130,6 +131,8 @@ func forbidden(path string) string {
 			printable.ShellWord(path))
 	case info.IsDir():
 		return path + " is a folder, not a program"
+	case info.Mode().Perm()&0o111 == 0 && isText(fileHead(path)):
+		return path + " has no execute permission, and no first line such as #!/bin/sh"
 	case info.Mode().Perm()&0o111 == 0:
 		return fmt.Sprintf("%s has no execute permission: run chmod +x %s", path, printable.ShellWord(path))
 	case noExec(path):
@@ -158,10 +161,16 @@ func wrongFormat(path string) string {
 	case script && strings.HasPrefix(head, bom):
 		return fmt.Sprintf(`%s begins with a byte order mark, which hides its first line: run sed -i '1s/^\xEF\xBB\xBF//' %s`,
 			path, printable.ShellWord(path))
-	case !script && !strings.ContainsRune(head, 0) && !strings.HasPrefix(head, "\x7f"):
+	case !script && isText(head):
 		return path + " is neither a program nor a script: a script's first line is such as #!/bin/sh"
 	}
 	return ""
+}
+
+// isText reports whether a file with this head is text that names no interpreter.
+func isText(head string) bool {
+	_, script := interpreterOf(head)
+	return head != "" && !script && !strings.ContainsRune(head, 0) && !strings.HasPrefix(head, "\x7f")
 }
 
 // interpreterOf returns the interpreter that a script names in its first line; false if it names none.

@@ -78,6 +78,10 @@ func TestExecError(t *testing.T) {
 			want: "./tool has no execute permission: run chmod +x ./tool",
 		},
 		{
+			name: "no permission and no interpreter", argv0: "./tool", content: "print(1)\n", mode: 0o644,
+			want: "./tool has no execute permission, and no first line such as #!/bin/sh",
+		},
+		{
 			name: "a name with a blank", argv0: "@/my tool", content: "#!/bin/sh\n", mode: 0o644,
 			want: "@/my tool has no execute permission: run chmod +x '@/my tool'",
 		},

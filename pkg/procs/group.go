@@ -46,12 +46,16 @@ type worker struct {
 // were seen. The channel has room for all of them and is never closed.
 func (g *Group) Exits() <-chan Exit { return g.exits }
 
-// HaveExited reports whether all workers have exited, also if [Group.Exits] has not delivered every exit yet.
+// HaveExited reports whether all workers have exited, also if [Group.Exits] has not delivered every exit yet. It is
+// false if the start was canceled before all workers were started: those give no Exit that one could wait for.
 func (g *Group) HaveExited() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
-		if w.pid != 0 && !w.exited && !proctree.HasExited(w.pid) {
+		switch {
+		case w.startErr != nil: // its Exit says so, and the workers after it were not to be started
+			return true
+		case w.pid == 0, !w.exited && !proctree.HasExited(w.pid):
 			return false
 		}
 	}

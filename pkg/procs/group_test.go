@@ -415,29 +415,35 @@ func TestStartOfARoundThatIsOver(t *testing.T) {
 		name    string
 		over    chan struct{}
 		late    func() bool
+		script  string
 		started int
 	}{
-		{name: "over before", over: over},
-		{name: "late after the first", late: func() func() bool {
-			asked := 0
-			return func() bool { asked++; return asked > 1 }
-		}(), started: 1},
-		{name: "neither", over: make(chan struct{}), late: func() bool { return false }, started: 3},
+		{name: "over before", over: over, script: "exec sleep 100"},
+		{name: "late after the first", late: afterTheFirst(), script: "exec sleep 100", started: 1},
+		{name: "late after the first, which ends", late: afterTheFirst(), script: "true", started: 1},
+		{
+			name: "neither", over: make(chan struct{}), late: func() bool { return false }, script: "exec sleep 100",
+			started: 3,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := NewSupervisor(Options{Expired: tt.late})
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := s.Start(
-				[]Spec{shell(t, 0, "exec sleep 100"), shell(t, 1, "exec sleep 100"), shell(t, 2, "exec sleep 100")},
-				tt.over,
-			)
+			g, err := s.Start([]Spec{shell(t, 0, tt.script), shell(t, 1, tt.script), shell(t, 2, tt.script)}, tt.over)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := len(g.PIDs()); got != tt.started {
 				t.Errorf("%d workers were started, want %d", got, tt.started)
+			}
+			if tt.script == "true" {
+				x := <-g.exits
+				g.exits <- x
+			}
+			if g.HaveExited() {
+				t.Error("all workers have exited, though some will never give an Exit")
 			}
 			stopGroup(t, g, orderly)
 			if got := len(g.Exits()); got != tt.started {
@@ -448,6 +454,12 @@ func TestStartOfARoundThatIsOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// afterTheFirst returns a function that returns true from its second call on.
+func afterTheFirst() func() bool {
+	asked := 0
+	return func() bool { asked++; return asked > 1 }
 }
 
 func TestStartWithoutALogFolder(t *testing.T) {

@@ -36,8 +36,8 @@ type StopPolicy struct {
 	// Leftovers is how long processes that outlive their worker may take to exit after SIGTERM. It is at most what is
 	// left of Grace.
 	Leftovers time.Duration
-	// Advice follows the log line about workers that take long to exit, such as "press Ctrl-C again to kill them now".
-	// With advice a person waits, so the line comes sooner. It may be empty.
+	// Advice follows the log line about workers that take long to exit, such as "press Ctrl-C again after a second to kill
+	// them now". With advice a person waits, so the line comes sooner. It may be empty.
 	Advice string
 	// KillNow ends every grace period when it is closed: SIGKILL at once. It may be nil.
 	KillNow <-chan struct{}

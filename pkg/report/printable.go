@@ -1,17 +1,15 @@
 package report
 
 import (
-	"regexp"
 	"strings"
-	"sync"
 	"unicode"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // escapes matches what moves the cursor or sets colors and titles on a terminal: control sequences and complete control
 // strings of ECMA-48.
-var escapes = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]X^_][^\x07\x1b\n]*(\x07|\x1b\\)?`)
-})
+var escapes = lazyregexp.New(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]X^_][^\x07\x1b\n]*(\x07|\x1b\\)?`)
 
 // Printable makes output of a worker safe to quote. The result is valid UTF-8, and has no effect on the terminal that
 // shows it.

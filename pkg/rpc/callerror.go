@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
@@ -139,7 +140,7 @@ type timeoutError struct {
 }
 
 func (e *timeoutError) Error() string {
-	text := fmt.Sprintf("timed out after %v", e.after)
+	text := "timed out after " + seconds.Format(e.after)
 	if e.byDefault {
 		text += ", the limit of calls without a deadline (option Timeout)"
 	}

@@ -103,7 +103,7 @@ func TestTimeouts(t *testing.T) {
 		begun := time.Now()
 		_, err := hang.Call(t.Context(), g, "worker1", struct{}{})
 		if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != DefaultTimeout ||
-			!strings.HasPrefix(err.Error(), "call of hang on worker1: timed out after 1m0s, "+
+			!strings.HasPrefix(err.Error(), "call of hang on worker1: timed out after 1m, "+
 				"the limit of calls without a deadline (option Timeout)") {
 			t.Errorf("by default: %v, after %v", err, time.Since(begun))
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
@@ -97,7 +98,8 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, ShutdownTimeout,
-			fmt.Errorf("not all members finished within %v; to wait longer, pass a context with a deadline", ShutdownTimeout))
+			fmt.Errorf("not all members finished within %s; to wait longer, pass a context with a deadline",
+				seconds.Format(ShutdownTimeout)))
 		defer cancel()
 	}
 	run, cancel := context.WithCancelCause(ctx)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
@@ -158,7 +159,8 @@ func (o *GRPCOptions) Validate() error {
 		refuse("MaxPayload %d: must be from 1 to %d bytes, or 0 for %d", o.MaxPayload, largestPayload, DefaultMaxPayload)
 	}
 	if o.LockTimeout != 0 && o.LockTimeout < minLockTimeout {
-		refuse("LockTimeout %v: must be %v or more, or 0 for %v", o.LockTimeout, minLockTimeout, DefaultLockTimeout)
+		refuse("LockTimeout %v: must be %s or more, or 0 for %s", o.LockTimeout, seconds.Format(minLockTimeout),
+			seconds.Format(DefaultLockTimeout))
 	}
 	if o.KeepAlive < 0 {
 		refuse("KeepAlive %v: must not be negative; 0 means the default", o.KeepAlive)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/urlrdzv"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
@@ -101,7 +102,8 @@ func initGroup(ctx context.Context, cfg Config) (*Group, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, InitTimeout,
-			fmt.Errorf("the group did not form within %v; to wait longer, pass a context with a deadline", InitTimeout))
+			fmt.Errorf("the group did not form within %s; to wait longer, pass a context with a deadline",
+				seconds.Format(InitTimeout)))
 		defer cancel()
 	}
 	if err := cfg.countGPUs(ctx); err != nil {

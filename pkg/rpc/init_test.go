@@ -218,7 +218,7 @@ func TestInitIsBounded(t *testing.T) {
 			if took := time.Since(begun); !errors.Is(err, ErrTimeout) || took != want {
 				t.Errorf("%v: %v after %v", own, err, took)
 			}
-			if own == 0 && !strings.HasSuffix(err.Error(), "the group did not form within 5m0s; to wait longer, pass a context with a deadline") {
+			if own == 0 && !strings.HasSuffix(err.Error(), "the group did not form within 5m; to wait longer, pass a context with a deadline") {
 				t.Errorf("the error: %v", err)
 			}
 		}

@@ -203,6 +203,10 @@ def main(model=Model):
     record.line("start")
     train(args, record, stopping, model(record))
     lock.close()
+    if args.stop_on_signal:
+        # The signal of another node has stopped this worker too, and its own may come later. While Python exits, it
+        # restores the default action of a signal that has a handler.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

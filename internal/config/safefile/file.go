@@ -10,15 +10,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
-// MaxSize is the size of the largest file that is read, in bytes. A larger file is no config file.
-const MaxSize = 1 << 20
+// ErrTooLarge is the error of a file that is larger than its reader allows.
+var ErrTooLarge = errors.New("it is too large")
 
 // File is an open file.
 type File struct {
 	// Exposure says who else could have written the file.
 	Exposure Exposure
+	// Disclosure says who else may read it.
+	Disclosure Disclosure
 
 	file *os.File
 	fifo bool
@@ -39,8 +43,12 @@ func Open(path string, pipes bool) (*File, error) {
 		_ = f.Close()
 		return nil, errors.New("it was replaced while it was being read; try again")
 	}
-	way = append(way, inodeOf(path, regularFile, info))
-	return &File{Exposure: judge(way, os.Geteuid()), file: f, fifo: isFIFO(info)}, nil
+	opened, user := inodeOf(path, regularFile, info), os.Geteuid()
+	file := &File{Exposure: judge(append(way, opened), user), file: f, fifo: isFIFO(info)}
+	if info.Mode()&fs.ModeDevice == 0 { // os.DevNull holds nothing
+		file.Disclosure = opened.disclosure(user, isSealed(f))
+	}
+	return file, nil
 }
 
 // open opens the path and returns what the descriptor refers to.
@@ -89,23 +97,23 @@ func checkType(info fs.FileInfo, pipes bool) error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// ReadAll reads the whole file, which must not be larger than [MaxSize]. The timeout limits how long it waits for the
-// writer of a FIFO: once for the first byte, and once for the end.
-func (f *File) ReadAll(timeout time.Duration) ([]byte, error) {
+// ReadAll reads the whole file, which must not be larger than limit bytes; else the error is [ErrTooLarge]. The timeout
+// limits how long it waits for the writer of a FIFO: once for the first byte, and once for the end.
+func (f *File) ReadAll(limit int64, timeout time.Duration) ([]byte, error) {
 	if f.fifo {
 		if err := awaitWriter(f.file, timeout); err != nil {
 			return nil, err
 		}
 		_ = f.file.SetReadDeadline(time.Now().Add(timeout)) // fails only where a read cannot block
 	}
-	data, err := io.ReadAll(io.LimitReader(f.file, MaxSize+1))
+	data, err := io.ReadAll(io.LimitReader(f.file, limit+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("the writer of the FIFO did not close it within %v", timeout)
+		return nil, fmt.Errorf("the writer of the FIFO did not close it within %s", seconds.Format(timeout))
 	case err != nil:
 		return nil, err
-	case len(data) > MaxSize:
-		return nil, errors.New("it is larger than 1 MiB, so it is no config file")
+	case int64(len(data)) > limit:
+		return nil, ErrTooLarge
 	}
 	return data, nil
 }
@@ -135,7 +143,7 @@ func awaitWriter(f *os.File, timeout time.Duration) error {
 	case pollErr != nil:
 		return pollErr
 	case n == 0:
-		return fmt.Errorf("no process wrote to the FIFO for %v", timeout)
+		return fmt.Errorf("no process wrote to the FIFO for %s", seconds.Format(timeout))
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestFIFO(t *testing.T) {
 		f, path := open("written")
 		wrote := make(chan error)
 		go func() { wrote <- os.WriteFile(path, []byte("role: a"), 0) }()
-		data, err := f.ReadAll(time.Minute)
+		data, err := f.ReadAll(100, time.Minute)
 		if string(data) != "role: a" || err != nil {
 			t.Errorf("got %q, %v", data, err)
 		}
@@ -37,7 +37,7 @@ func TestFIFO(t *testing.T) {
 	})
 	t.Run("no writer", func(t *testing.T) {
 		f, _ := open("silent")
-		_, err := f.ReadAll(time.Millisecond)
+		_, err := f.ReadAll(100, time.Millisecond)
 		if err == nil || err.Error() != "no process wrote to the FIFO for 1ms" {
 			t.Errorf("got %v", err)
 		}
@@ -52,7 +52,7 @@ func TestFIFO(t *testing.T) {
 		if _, err := w.WriteString("role: a"); err != nil {
 			t.Fatal(err)
 		}
-		_, err = f.ReadAll(10 * time.Millisecond)
+		_, err = f.ReadAll(100, 10*time.Millisecond)
 		if err == nil || err.Error() != "the writer of the FIFO did not close it within 10ms" {
 			t.Errorf("got %v", err)
 		}

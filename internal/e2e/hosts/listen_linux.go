@@ -13,41 +13,41 @@ import (
 // ListenUDP opens a UDP socket on the host for a server in the test process. The caller closes it.
 func (h *Host) ListenUDP(port int) *net.UDPConn {
 	h.lab.t.Helper()
-	opened := make(chan socket)
-	go func() { opened <- h.listenUDP(port) }()
-	s := <-opened
-	if s.err != nil {
-		h.lab.t.Fatalf("listen on %s: %v", h.Name, s.err)
+	var conn *net.UDPConn
+	err := h.within(func() (err error) {
+		conn, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(h.Addr), Port: port})
+		return err
+	})
+	if err != nil {
+		h.lab.t.Fatalf("listen on %s: %v", h.Name, err)
 	}
-	return s.conn
+	return conn
 }
 
-// socket is the result of opening a socket.
-type socket struct {
-	conn *net.UDPConn
-	err  error
+// within calls open in the host's network namespace. A socket that open makes stays there.
+func (h *Host) within(open func() error) error {
+	opened := make(chan error)
+	go func() { opened <- h.enter(open) }()
+	return <-opened
 }
 
-// listenUDP moves its thread into the host's namespace and leaves the thread locked, so that the thread ends with the
+// enter moves its thread into the host's namespace and leaves the thread locked, so that the thread ends with the
 // goroutine and no other goroutine uses it. The main thread must stay outside: it never ends, and /proc shows its
-// namespace as that of the process. On the main thread listenUDP starts another goroutine and keeps the main thread
-// busy meanwhile.
-func (h *Host) listenUDP(port int) socket {
+// namespace as that of the process. On the main thread enter starts another goroutine and keeps the main thread busy
+// meanwhile.
+func (h *Host) enter(open func() error) error {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
 		defer runtime.UnlockOSThread()
-		opened := make(chan socket)
-		go func() { opened <- h.listenUDP(port) }()
-		return <-opened
+		return h.within(open)
 	}
 	namespace, err := os.Open(filepath.Join(namespaceDir, h.namespace))
 	if err != nil {
-		return socket{nil, err}
+		return err
 	}
 	defer namespace.Close()
 	if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-		return socket{nil, fmt.Errorf("enter its namespace: %w", err)}
+		return fmt.Errorf("enter its namespace: %w", err)
 	}
-	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(h.Addr), Port: port})
-	return socket{conn, err}
+	return open()
 }

@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -77,6 +78,7 @@ func TestIndexedJob(t *testing.T) {
 	job := m.jobs[0].Spec
 	pod := job.Template
 	checkPod(t, m, pod)
+	checkSecret(t, pod)
 	env := environment(pod)
 	nodes, err := strconv.Atoi(env["PET_NNODES"])
 	switch {
@@ -154,6 +156,7 @@ func TestStatefulSet(t *testing.T) {
 	for _, set := range m.sets {
 		pod := set.Spec.Template
 		checkPod(t, m, pod)
+		checkSecret(t, pod)
 		if !matches(set.Spec.Selector.MatchLabels, pod.Labels) ||
 			!matches(m.service(t, set.Spec.ServiceName).Spec.Selector, pod.Labels) {
 			t.Errorf("%s: the labels %v are not what is selected", set.Name, pod.Labels)
@@ -200,6 +203,30 @@ func TestStatefulSet(t *testing.T) {
 	}
 }
 
+// checkSecret checks that the agents or the store in a pod read their secret from a Secret's volume, with a mode that
+// lets the pod's user read it.
+func checkSecret(t *testing.T, pod core.PodTemplateSpec) {
+	t.Helper()
+	context, container := pod.Spec.SecurityContext, pod.Spec.Containers[0]
+	file := environment(pod)["ELASTICRUN_RDZV_SECRET_FILE"]
+	i := slices.IndexFunc(container.VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == path.Dir(file) })
+	if i < 0 {
+		t.Errorf("nothing is mounted where %q is: %+v", file, container.VolumeMounts)
+		return
+	}
+	mount := container.VolumeMounts[i]
+	j := slices.IndexFunc(pod.Spec.Volumes, func(v core.Volume) bool { return v.Name == mount.Name })
+	if j < 0 || pod.Spec.Volumes[j].Secret == nil {
+		t.Errorf("%s is no Secret's volume: %+v", mount.Name, pod.Spec.Volumes)
+		return
+	}
+	mode := pod.Spec.Volumes[j].Secret.DefaultMode
+	if !mount.ReadOnly || mode == nil || *mode != 0o440 ||
+		context.FSGroup == nil || *context.FSGroup != *context.RunAsGroup {
+		t.Errorf("the secret's mount %+v, mode %v, groups %+v", mount, mode, context)
+	}
+}
+
 // checkPod checks every pod: an account of its own without rights, resource limits, and time to stop.
 func checkPod(t *testing.T, m manifest, pod core.PodTemplateSpec) {
 	t.Helper()
@@ -231,7 +258,7 @@ func checkNodes(t *testing.T, service core.Service, pod core.PodTemplateSpec) {
 		t.Errorf("%d s to stop", *pod.Spec.TerminationGracePeriodSeconds)
 	}
 	mounts, volumes := pod.Spec.Containers[0].VolumeMounts, pod.Spec.Volumes
-	if len(mounts) != 1 || len(volumes) != 1 || mounts[0].Name != volumes[0].Name || mounts[0].MountPath != "/dev/shm" ||
+	if len(mounts) == 0 || len(volumes) == 0 || mounts[0].Name != volumes[0].Name || mounts[0].MountPath != "/dev/shm" ||
 		volumes[0].EmptyDir == nil || volumes[0].EmptyDir.Medium != core.StorageMediumMemory ||
 		volumes[0].EmptyDir.SizeLimit.IsZero() {
 		t.Errorf("shared memory: %+v, %+v", mounts, volumes)

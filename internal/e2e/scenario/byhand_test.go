@@ -40,6 +40,7 @@ func TestByHand(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
 	j := newJob(t, 4)
+	j.use(ddp)
 	first := j.startByHand(1, j.lab.Hosts...)
 	j.awaitRound(-1, 4)
 	j.lab.Hosts[0].PowerOff()
@@ -76,7 +77,8 @@ func TestByHand(t *testing.T) {
 	}
 	j.lab.NothingLeft(time.Second)
 
-	bad := check(j.record(), expected{worlds: []int{4, 3, 2}, losses: j.trainer.undisturbed(t)})
+	record := j.record()
+	bad := check(record, expected{worlds: []int{4, 3, 2}, losses: j.trainer.undisturbed(t, lastStep(record))})
 	if len(bad) != 2 || !strings.Contains(bad[0], "of round 3 alive") ||
 		!strings.Contains(bad[1], "before the end of round 3") {
 		t.Errorf("check says %q, want the overlap of rounds 3 and 4", bad)

@@ -129,21 +129,25 @@ var victims = []struct {
 
 // TestNodeGoes removes one of four nodes. The job continues with three from the checkpoint, and charges no restart,
 // though its budget has none. make test runs each departure once, with all pairs of backend and victim, and the first
-// departure with real torch.
+// departure with real torch. make soak has real torch in these cases at least.
 func TestNodeGoes(t *testing.T) {
 	t.Parallel()
 	for d, departure := range departures {
 		for b, backend := range apart {
 			for v, victim := range victims {
-				if !testenv.Whole(t) && (b != d%2 || v != d/2%2) {
+				quick := b == d%2 && v == d/2%2
+				if !testenv.Whole(t) && !quick {
 					continue
 				}
 				for i := range testenv.Repeat(t, 1, 10) {
 					t.Run(fmt.Sprintf("%s, %s, %s, %d", backend.name, departure.name, victim.name, i), func(t *testing.T) {
 						t.Parallel()
 						j := newElastic(t, 0)
-						if d == 0 {
+						switch {
+						case d == 0 && quick:
 							j.use(ddp)
+						case quick && i == 0:
+							j.useTorchInSoak()
 						}
 						backend.use(j, j.lab.Hosts[4])
 						j.startAll(j.nodes()...)
@@ -172,6 +176,9 @@ func TestNodesCome(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d", backend.name, i), func(t *testing.T) {
 				t.Parallel()
 				j := newElastic(t, 0)
+				if b == 1 && i == 0 {
+					j.useTorchInSoak()
+				}
 				backend.use(j, j.lab.Hosts[4])
 				j.startAll(j.nodes()[:2]...)
 				first := j.awaitRound(-1, 2)
@@ -192,6 +199,9 @@ func TestSplit(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, %d", backend.name, i), func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
+			if i == 0 {
+				j.useTorchInSoak()
+			}
 			backend.use(j, j.lab.Hosts[4])
 			j.startAll(j.nodes()...)
 			first := j.awaitRound(-1, 4)
@@ -245,6 +255,7 @@ func TestOneMachine(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
 	j := newElastic(t, 0)
+	j.useTorchInSoak()
 	host := j.lab.Hosts[0]
 	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:29400")
 	j.start(host)

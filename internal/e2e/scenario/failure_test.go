@@ -27,6 +27,9 @@ func TestWorkerFails(t *testing.T) {
 		t.Run(tt.backend.name+", "+tt.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 1)
+			if strings.HasPrefix(tt.name, "SIGKILL") {
+				j.useTorchInSoak()
+			}
 			j.worker = append(j.worker, "--fail-at=10")
 			j.worker = append(j.worker, tt.worker...)
 			tt.backend.use(j, j.lab.Hosts[4])
@@ -72,6 +75,7 @@ func TestJobFails(t *testing.T) {
 		t.Run(tt.backend.name+", "+tt.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
+			j.useTorchInSoak()
 			j.flags = append(j.flags, "--launch-id=one")
 			j.worker = append(j.worker, "--fail-at=10", "--fail-on=node2", tt.worker)
 			tt.backend.use(j, j.lab.Hosts[4])
@@ -175,6 +179,9 @@ func TestStoreHostDies(t *testing.T) {
 		t.Run(departure.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
+			if departure.name == departures[0].name {
+				j.useTorchInSoak()
+			}
 			j.useAgent(nil)
 			j.startAll(j.nodes()...)
 			j.awaitRound(-1, 4)
@@ -208,6 +215,9 @@ func TestStoreRestarts(t *testing.T) {
 		t.Run(fmt.Sprintf("data kept %v", keeps), func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
+			if !keeps {
+				j.useTorchInSoak()
+			}
 			on := j.lab.Hosts[4]
 			at := on.Addr + ":29400"
 			flags := []string{"--listen=" + at}

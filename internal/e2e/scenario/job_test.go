@@ -70,6 +70,14 @@ func (j *job) use(r *trainer) {
 	j.trainer, j.worker = r, []string{workerScript(j.t, r.script), "--dir", j.dir, "--until", stopFile}
 }
 
+// useTorchInSoak makes the job's workers run real torch in every run of make soak, however short.
+func (j *job) useTorchInSoak() {
+	j.t.Helper()
+	if testenv.Whole(j.t) {
+		j.use(ddp)
+	}
+}
+
 // start starts an agent on a host.
 func (j *job) start(h *hosts.Host, flags ...string) *program {
 	j.t.Helper()
@@ -249,8 +257,9 @@ func (j *job) finish() {
 func (j *job) end(code int, other map[*program]int, want expected) {
 	j.t.Helper()
 	j.stop(code, other)
-	want.losses = j.trainer.undisturbed(j.t)
-	for _, bad := range check(j.record(), want) {
+	record := j.record()
+	want.losses = j.trainer.undisturbed(j.t, lastStep(record))
+	for _, bad := range check(record, want) {
 		j.t.Error(bad)
 	}
 }

@@ -54,6 +54,9 @@ func TestPodReplaced(t *testing.T) {
 		t.Run(tt.nodes, func(t *testing.T) {
 			t.Parallel()
 			p := newPods(t)
+			if tt.nodes == "3" {
+				p.useTorchInSoak()
+			}
 			p.env["PET_NNODES"] = tt.nodes
 			p.env["PET_RDZV_CONF"] += "," + keepAliveConf
 			p.createAll()
@@ -85,6 +88,9 @@ func TestFirstPodReplaced(t *testing.T) {
 		t.Run(fmt.Sprintf("endpoint inferred %v", inferred), func(t *testing.T) {
 			t.Parallel()
 			p := newPods(t)
+			if !inferred {
+				p.useTorchInSoak()
+			}
 			p.env["PET_RDZV_CONF"] += "," + keepAliveConf
 			if inferred {
 				delete(p.env, "PET_RDZV_ENDPOINT")
@@ -117,6 +123,7 @@ func TestServiceEndpoint(t *testing.T) {
 	inSoak(t)
 	p := newPods(t)
 	p.env["PET_RDZV_ENDPOINT"], p.env["LOGLEVEL"] = "train", "info"
+	delete(p.env, "ELASTICRUN_RDZV_SECRET_FILE")
 	p.createAll()
 	p.publish()
 	p.awaitRound(-1, podCount)
@@ -126,6 +133,9 @@ func TestServiceEndpoint(t *testing.T) {
 	for i, a := range p.agents {
 		if got := strings.Contains(a.text(), "hosting the rendezvous"); got != (i == 0) {
 			t.Errorf("%s hosts the rendezvous: %v", a.name, got)
+		}
+		if got := strings.Count(a.text(), "can read, change and end this job: it has no secret"); got != max(1-i, 0) {
+			t.Errorf("%s warned %d times of a job without a secret", a.name, got)
 		}
 	}
 }

@@ -107,6 +107,11 @@ func newPods(t *testing.T) *pods {
 		t.Fatalf("the example does not say how many nodes and workers there are: %v", p.env)
 	}
 	p.env["PET_NNODES"], p.env["PET_NPROC_PER_NODE"] = fmt.Sprint(podCount), "1"
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("the secret of these pods\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.env["ELASTICRUN_RDZV_SECRET_FILE"] = secret // in place of a Secret's volume
 	p.job = newJob(t, podCount+1)
 	p.names = serveNames(t, p.lab.Hosts[podCount])
 	return p

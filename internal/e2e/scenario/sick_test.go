@@ -67,6 +67,7 @@ func lose(t *testing.T, h *hosts.Host, to ...*hosts.Host) {
 func TestSpareOutOfReach(t *testing.T) {
 	t.Parallel()
 	j := newImpatient(t, "3")
+	j.useTorchInSoak()
 	nodes := j.nodes()
 	j.startAll(nodes[:3]...)
 	first := j.awaitRound(-1, 3)

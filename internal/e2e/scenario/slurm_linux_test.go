@@ -23,7 +23,7 @@ type slurmTest struct {
 	lab      *slurmlab.Lab
 	env      []string // environment of each job
 	examples string
-	worker   string // path of the trainer
+	worker   []string // the trainer and its folder
 }
 
 // TestSlurm runs the batch scripts of examples/slurm with workers that train. elasticrun learns of
@@ -37,20 +37,25 @@ func TestSlurm(t *testing.T) { //nolint:tparallel // its parts use one cluster i
 	s := &slurmTest{
 		env: []string{
 			"PATH=" + filepath.Dir(testenv.Binary(t)) + ":" + os.Getenv("PATH"),
-			"PYTHON_EXEC=" + usualTrainer(t).python(t),
 			"OMP_NUM_THREADS=1",
 			"TORCHINDUCTOR_CACHE_DIR=" + t.TempDir(), // torch makes this folder where temporary files are, and leaves it
 		},
-		worker: workerScript(t, usualTrainer(t).script),
 	}
 	var err error
 	if s.examples, err = filepath.Abs("../../../examples/slurm"); err != nil {
 		t.Fatal(err)
 	}
 	s.lab = slurmlab.New(t)
+	trainer := usualTrainer(t)
+	if testenv.Whole(t) {
+		trainer = ddp
+	}
+	s.use(t, trainer)
 	t.Run("plain", s.plain)
 	t.Run("requeue", s.requeue)
+	s.use(t, usualTrainer(t))
 	t.Run("cancel", s.cancel)
+	t.Run("only PATH exported", s.exportsPath)
 	t.Run("more tasks than nodes", s.tooManyTasks)
 	if testenv.Whole(t) {
 		t.Run("step", s.step)
@@ -58,15 +63,24 @@ func TestSlurm(t *testing.T) { //nolint:tparallel // its parts use one cluster i
 		t.Run("heterogeneous", s.heterogeneous)
 		t.Run("heterogeneous plain", s.heterogeneousPlain)
 	}
+	s.use(t, trainer)
 	t.Run("node failure", s.nodeFailure) // last, because n3 is gone afterwards
+}
+
+// use makes the workers of later jobs run a trainer.
+func (s *slurmTest) use(t *testing.T, r *trainer) {
+	t.Helper()
+	const python = "PYTHON_EXEC="
+	s.env = slices.DeleteFunc(s.env, func(entry string) bool { return strings.HasPrefix(entry, python) })
+	s.env = append(s.env, python+r.python(t))
+	s.worker = []string{workerScript(t, r.script), "--dir", "."}
 }
 
 // submit submits one of the example scripts, which runs the trainer with these arguments.
 func (s *slurmTest) submit(t *testing.T, example string, sbatch, launcher []string, worker ...string) *slurmlab.Job {
 	t.Helper()
 	args := append(slices.Clone(sbatch), filepath.Join(s.examples, example))
-	args = append(append(args, launcher...), s.worker, "--dir", ".")
-	return s.lab.Submit(t, s.env, append(args, worker...)...)
+	return s.lab.Submit(t, s.env, slices.Concat(args, launcher, s.worker, worker)...)
 }
 
 // done fails the test unless the job has succeeded after that many requeues.
@@ -170,7 +184,8 @@ func (s *slurmTest) step(t *testing.T) {
 func (s *slurmTest) cancel(t *testing.T) {
 	j := s.submit(t, "plain.sbatch", nil, nil, "--until=never")
 	s.awaitStep(t, j, 1)
-	// Within the job, status needs no endpoint.
+	s.staysSecret(t, j)
+	// Within the job, status needs no endpoint, and finds the secret that the job has drawn.
 	seen := s.lab.Run(t, "srun", "--overlap", "--jobid="+j.ID, "--nodes=1", "--ntasks=1", testenv.Binary(t), "status")
 	if !strings.Contains(seen, "run id slurm-"+j.ID+".0: round 0, 3 nodes, 3 workers") {
 		t.Errorf("elasticrun status says %q", seen)
@@ -185,6 +200,7 @@ func (s *slurmTest) cancel(t *testing.T) {
 func (s *slurmTest) requeue(t *testing.T) {
 	j := s.submit(t, "requeue.sbatch", nil, nil, "--stop-on-signal", "--until=finish")
 	s.awaitStep(t, j, 2)
+	first := drawnSecret(t, j)
 	j.Cancel(t, "--batch", "--signal=USR1") // like --signal=B:USR1@120, 120 s before the end
 	testenv.Await(t, "the job to be requeued", slurmBound, func() bool {
 		now := j.Status(t)
@@ -198,6 +214,9 @@ func (s *slurmTest) requeue(t *testing.T) {
 	// old job id.
 	s.lab.Run(t, "scontrol", "update", "JobId="+j.ID, "StartTime=now+2")
 	s.awaitStep(t, j, stopped)
+	if again := drawnSecret(t, j); again == first {
+		t.Error("the requeued job has the same secret")
+	}
 	finish(t, j)
 	done(t, j, 1)
 	wantWorlds(t, j, threeNodes, fmt.Sprintf("%d: n1=0 n2=1 n3=2", stopped))
@@ -270,7 +289,7 @@ func (s *slurmTest) tooManyTasks(t *testing.T) {
 	if err := os.WriteFile(batch, []byte("#!/bin/sh\nsrun --nodes=3 --ntasks=6 elasticrun \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j := s.lab.Submit(t, s.env, "--nodes=3", "--ntasks=6", batch, s.worker, "--dir", ".")
+	j := s.lab.Submit(t, s.env, append([]string{"--nodes=3", "--ntasks=6", batch}, s.worker...)...)
 	if got := j.Wait(t, slurmBound); got.State != "FAILED" || got.ExitCode != "2:0" {
 		t.Errorf("the job ended with %+v, want exit code 2", got)
 	}

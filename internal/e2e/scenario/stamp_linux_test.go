@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // stampEnv names the folder of the record. As a worker of benchmarks this test binary adds its start time and the
@@ -22,10 +23,10 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(stampEnv); dir != "" {
 		os.Exit(stamp(dir))
 	}
-	flag.Parse()
-	parallel := flag.Lookup("test.parallel").Value
-	if parallel.String() == flag.Lookup("test.parallel").DefValue && os.Getenv("ELASTICRUN_SOAK") == "" {
-		_ = parallel.Set("6") // nearly all of these tests wait most of the time
+	if os.Getenv("ELASTICRUN_SOAK") == "" {
+		testenv.Parallel(6)
+	} else {
+		testenv.Parallel(3) // real torch, which make soak has more of, computes
 	}
 	os.Exit(m.Run())
 }

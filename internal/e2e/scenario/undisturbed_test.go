@@ -13,16 +13,16 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// longest is more steps than any of these jobs makes before its bounds end it.
-const longest = 2000
+// leastInSoak is more steps than most jobs make, so that make soak, with its many jobs, trains undisturbed once.
+const leastInSoak = 2000
 
 // trainer is a program of workers that train and record every step.
 type trainer struct {
 	script string // in testdata/workers
 	python func(testing.TB) string
 
-	// An undisturbed run is made once for all tests.
-	once   sync.Once
+	// Tests share an undisturbed run, which is made again if one needs more steps.
+	mu     sync.Mutex
 	losses []float64
 	err    error
 }
@@ -49,10 +49,10 @@ func plainPython(t testing.TB) string {
 	return python
 }
 
-// usualTrainer returns the trainer of tests that do not ask for one: make soak runs all of them with real torch.
+// usualTrainer returns the trainer of jobs that do not ask for one. All jobs have real torch in long runs of make soak.
 func usualTrainer(t testing.TB) *trainer {
 	t.Helper()
-	if testenv.Whole(t) {
+	if testenv.Long(t) {
 		return ddp
 	}
 	return plain
@@ -68,31 +68,43 @@ func workerScript(t testing.TB, name string) string {
 	return path
 }
 
-// undisturbed returns the loss of each step of an undisturbed run with one worker.
-func (r *trainer) undisturbed(t testing.TB) []float64 {
+// undisturbed returns the loss of each step of an undisturbed run with one worker, of at least so many steps.
+func (r *trainer) undisturbed(t testing.TB, steps int) []float64 {
 	t.Helper()
-	python, dir := r.python(t), t.TempDir()
-	r.once.Do(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*bound) // it runs beside two labs on a busy machine
-		defer cancel()
-		cmd := exec.CommandContext(ctx, python, workerScript(t, r.script), "--dir", dir,
-			"--steps", strconv.Itoa(longest), "--step-time", "0")
-		cmd.Env = append(os.Environ(), workerEnv(1, 1, 0, "127.0.0.1", 0)...)
-		cmd.Env = append(cmd.Env, "GLOO_SOCKET_IFNAME=lo")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			r.err = fmt.Errorf("train undisturbed: %w\n%s", err, out)
-			return
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil && steps >= len(r.losses) {
+		steps *= 2 // another job may make a few more
+		if testenv.Whole(t) {
+			steps = max(steps, leastInSoak)
 		}
-		lines, err := readRecord(dir)
-		r.losses, r.err = make([]float64, longest+1), err
-		for _, l := range lines {
-			r.losses[l.Step] = l.Loss
-		}
-	})
+		r.losses, r.err = r.train(t, steps)
+	}
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
 	return r.losses
+}
+
+// train runs one worker, alone, and returns the loss of each step, from step 1 on.
+func (r *trainer) train(t testing.TB, steps int) ([]float64, error) {
+	t.Helper()
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*bound) // it runs beside two labs on a busy machine
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.python(t), workerScript(t, r.script), "--dir", dir,
+		"--steps", strconv.Itoa(steps), "--step-time", "0")
+	cmd.Env = append(os.Environ(), workerEnv(1, 1, 0, "127.0.0.1", 0)...)
+	cmd.Env = append(cmd.Env, "GLOO_SOCKET_IFNAME=lo")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("train undisturbed: %w\n%s", err, out)
+	}
+	lines, err := readRecord(dir)
+	losses := make([]float64, steps+1)
+	for _, l := range lines {
+		losses[l.Step] = l.Loss
+	}
+	return losses, err
 }
 
 // workerEnv is the environment that a launcher gives the only worker of a node.

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -126,6 +127,16 @@ func cache() string {
 	return filepath.Join(dir, "elasticrun")
 }
 
+// Parallel makes n tests of a package run at once, unless -parallel sets another number. TestMain calls it where most
+// tests wait most of the time.
+func Parallel(n int) {
+	flag.Parse()
+	parallel := flag.Lookup("test.parallel")
+	if parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set(strconv.Itoa(n)) // a number
+	}
+}
+
 // Repeat returns the length of a test that gains from length: quick, or, under make soak, full times the scale in
 // ELASTICRUN_SOAK (1 is the whole length, 0.1 a tenth), but at least quick.
 func Repeat(t testing.TB, quick, full int) int {
@@ -147,4 +158,13 @@ func Repeat(t testing.TB, quick, full int) int {
 func Whole(t testing.TB) bool {
 	t.Helper()
 	return Repeat(t, 0, 1) > 0
+}
+
+// Long reports whether each case of a test's matrix has real torch, and each version of it: it does if ELASTICRUN_SOAK
+// is at least 0.1. A shorter run of make soak has the whole matrix, but real torch only in one case of those that torch
+// does not tell apart.
+func Long(t testing.TB) bool {
+	t.Helper()
+	const perUnit = 1000
+	return Repeat(t, 0, perUnit) >= perUnit/10
 }

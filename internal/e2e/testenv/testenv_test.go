@@ -54,13 +54,15 @@ func TestRepeat(t *testing.T) {
 	for _, tc := range []struct {
 		env   string
 		want  int
+		long  bool
 		ended string
 	}{
 		{env: "", want: 3},
-		{env: "1", want: 50},
-		{env: "0.1", want: 5},
+		{env: "1", want: 50, long: true},
+		{env: "0.1", want: 5, long: true},
+		{env: "0.09", want: 5},
 		{env: "0.001", want: 3},
-		{env: "2.5", want: 125},
+		{env: "2.5", want: 125, long: true},
 		{env: "0", ended: `fatal: ELASTICRUN_SOAK="0": want a positive number`},
 		{env: "long", ended: `fatal: ELASTICRUN_SOAK="long": want a positive number`},
 		{env: "NaN", ended: `fatal: ELASTICRUN_SOAK="NaN": want a positive number`},
@@ -78,6 +80,9 @@ func TestRepeat(t *testing.T) {
 			}
 			if whole := Whole(r); tc.ended == "" && whole != (tc.env != "") {
 				t.Errorf("Whole = %v", whole)
+			}
+			if long := Long(r); tc.ended == "" && long != tc.long {
+				t.Errorf("Long = %v", long)
 			}
 		})
 	}

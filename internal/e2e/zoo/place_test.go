@@ -96,7 +96,7 @@ func TestFileLimit(t *testing.T) {
 // TestTerminalGoes checks that the loss of the terminal ends the job as a hang-up, unless SIGHUP is ignored.
 func TestTerminalGoes(t *testing.T) {
 	t.Parallel()
-	testenv.ResetHangup()
+	testenv.ResetSignals()
 	tests := []struct {
 		name    string
 		wrap    []string

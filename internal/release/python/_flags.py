@@ -6,6 +6,7 @@ SWITCHES = frozenset(
     (
         "virtual_local_rank",
         "standalone",
+        "require_auth",
         "module",
         "no_python",
         "run_path",
@@ -31,6 +32,7 @@ VALUES = frozenset(
         "master_port",
         "local_addr",
         "worker_store_port",
+        "store_users",
         "start_method",
         "log_dir",
         "redirects",
@@ -120,7 +122,10 @@ if TYPE_CHECKING:
         r"""More options of the rendezvous backend; docs/flags.md lists them."""
         rdzv_secret_file: Optional[Union[str, os.PathLike[str]]]
         r"""File with a secret that all agents of the job and its store must share. PET_RDZV_SECRET
-        can hold the secret itself."""
+        can hold the secret itself. elasticrun secret > FILE makes one."""
+        require_auth: Optional[bool]
+        r"""Refuse a job of several nodes whose store would serve everybody who can reach it: c10d
+        and static need a secret, etcd a user or a client certificate."""
         master_addr: Optional[str]
         r"""MASTER_ADDR: where the workers' store listens, with static, or on one node with the
         default backend. Default: 127.0.0.1."""
@@ -134,6 +139,10 @@ if TYPE_CHECKING:
         taken. Use it if a firewall lets only these ports through; each agent of a machine needs
         one. Default: any free port. No effect with static and on one node, where --master-port
         applies."""
+        store_users: Optional[Union[int, str]]
+        r"""Further users, by name or number, whose processes may use a store that only this machine
+        can reach: the workers' store on one node, and stores at a loopback address. any serves
+        every user. Default: only yours and root's processes (on Linux)."""
         module: Optional[bool]
         r"""SCRIPT is a Python module: run it as python -m does."""
         no_python: Optional[bool]

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/elasticrun/elasticrun/internal/plainerr"
 )
 
 // conns tracks the client's connections and the result of the latest attempt at each address. gRPC retries forever and
@@ -41,7 +43,7 @@ func (cs *conns) dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		cs.record(address, err)
+		cs.record(address, &inWords{plainerr.Text(err), err})
 		return nil, err
 	}
 	c := &conn{Conn: raw, all: cs, address: address}
@@ -140,9 +142,9 @@ func (h *recordingCredentials) ClientHandshake(
 	}
 	secure, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
-		failure := fmt.Errorf("TLS handshake: %w", err)
+		failure := &inWords{"TLS handshake: " + plainerr.Text(err), err}
 		if errors.Is(err, io.EOF) {
-			failure = fmt.Errorf("the server ended the TLS handshake; perhaps it does not speak TLS: %w", err)
+			failure.text = "the server ended the TLS handshake; perhaps it does not speak TLS"
 		}
 		h.all.record(address, failure)
 		return nil, nil, err
@@ -154,6 +156,12 @@ func (h *recordingCredentials) ClientHandshake(
 func (h *recordingCredentials) Clone() credentials.TransportCredentials {
 	return &recordingCredentials{TransportCredentials: h.TransportCredentials.Clone(), all: h.all}
 }
+
+// A server's first frame of HTTP/2 has the type SETTINGS (RFC 9113, section 3.4) in this byte.
+const (
+	http2Type     = 3
+	http2Settings = 4
+)
 
 // handshakenConn is a connection after its handshake. Its first read shows whether the server has accepted the client:
 // with TLS 1.3 the server checks the client's certificate after the client has finished its handshake.
@@ -169,6 +177,8 @@ func (g *handshakenConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	g.once.Do(func() {
 		switch {
+		case n > http2Type && p[http2Type] != http2Settings:
+			g.all.record(g.address, errors.New("another server than etcd has this port: it does not speak HTTP/2"))
 		case n > 0 || err == nil:
 			g.all.record(g.address, nil)
 		case permanentTLSError(err) != "":
@@ -176,8 +186,8 @@ func (g *handshakenConn) Read(p []byte) (int, error) {
 		case errors.Is(err, net.ErrClosed): // closed locally, after a timeout
 			g.all.record(g.address, errors.New("it accepts the connection, but sends nothing"))
 		default:
-			closed := fmt.Errorf("the server closed the connection before its first byte; perhaps it requires TLS: %w", err)
-			g.all.record(g.address, closed)
+			const closed = "the server closed the connection before its first byte; perhaps it requires TLS"
+			g.all.record(g.address, &inWords{closed, err})
 		}
 	})
 	return n, err

@@ -1,14 +1,17 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/elasticrun/elasticrun/internal/plainerr"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -37,16 +40,52 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	if refusal := s.conns.permanentFailure(); refusal != "" {
 		return s.refused(what, refusal)
 	}
-	if cause := context.Cause(ctx); cause != nil || isDeadline(err) {
-		if last := s.conns.lastFailure(); last != nil && !errors.Is(cause, context.Canceled) {
-			return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.hosts(), last)
-		}
-		if cause == nil {
-			cause = err
-		}
-		return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.hosts(), cause)
+	return fmt.Errorf("%s: %w: %w", what, coord.ErrUnavailable, s.explainOutage(context.Cause(ctx), err))
+}
+
+// explainOutage says why a request has failed that may succeed later. cause is that of the request's context.
+func (s *Store) explainOutage(cause, err error) error {
+	last := s.conns.lastFailure()
+	canceled := errors.Is(cause, context.Canceled)
+	const advice = "check the endpoint, and that etcd runs there"
+	switch code := status.Code(err); {
+	case canceled, last == nil && cause != nil && !errors.Is(cause, context.DeadlineExceeded):
+		return &inWords{fmt.Sprintf("no answer from etcd at %s: %s", s.hosts(), plainerr.Text(cause)), cause}
+	case last != nil && (cause != nil || isDeadline(err) || code == codes.Unavailable):
+		return &inWords{fmt.Sprintf("no answer from etcd at %s: %v; %s", s.hosts(), last, advice), last}
+	case cause != nil || isDeadline(err):
+		return &inWords{fmt.Sprintf("no answer from etcd at %s in time; %s", s.hosts(), advice), cmp.Or(cause, err)}
+	case code == codes.Unavailable:
+		text := fmt.Sprintf("the connection to etcd at %s has failed: %s; %s", s.hosts(), description(err), advice)
+		return &inWords{text, err}
 	}
-	return fmt.Errorf("%s: %w: %w", what, coord.ErrUnavailable, err)
+	text := fmt.Sprintf("etcd at %s reports: %s; see its log, and etcdctl endpoint health", s.hosts(), description(err))
+	return &inWords{text, err}
+}
+
+// inWords is an error with a text for people.
+type inWords struct {
+	text string
+	err  error
+}
+
+func (e *inWords) Error() string { return e.text }
+
+func (e *inWords) Unwrap() error { return e.err }
+
+// description returns the text of an error of gRPC without gRPC's own words, such as "rpc error: code = ... desc = ",
+// which may be nested; of another error its text.
+func description(err error) string {
+	s, ok := status.FromError(err)
+	if !ok {
+		return plainerr.Text(err)
+	}
+	const mark = "desc = "
+	text := s.Message()
+	if i := strings.LastIndex(text, mark); i >= 0 {
+		text = text[i+len(mark):]
+	}
+	return strings.Trim(text, `"`)
 }
 
 func isDeadline(err error) bool {

@@ -8,6 +8,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
 // stream is one watch stream of etcd with one watcher. It buffers nothing: while its user is busy, the server keeps the
@@ -86,7 +88,7 @@ func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 		}
 		if asked {
 			st.store.conns.drop(peerOf(st.client.Context())) //nolint:contextcheck // the stream's context has the peer
-			return nil, fmt.Errorf("a watch was silent for %v", 2*st.store.idleTimeout)
+			return nil, fmt.Errorf("a watch was silent for %s", seconds.Format(2*st.store.idleTimeout))
 		}
 		progress := &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}
 		_ = st.client.Send(&pb.WatchRequest{RequestUnion: progress}) // see openStream about the error

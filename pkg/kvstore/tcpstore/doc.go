@@ -49,8 +49,12 @@
 // that would store more. A busy client yields to the others after each megabyte. The server does not read from a
 // client that does not read its replies.
 //
-// A silent connection stays open forever: torch 1.13 keeps one such connection per worker, and spins on a CPU core
-// when that is closed.
+// There are at most 16,384 connections on which the client never sent anything, and at most a quarter of the process's
+// limit of open files; beyond, the oldest ones are closed. As many stay as their address has torch 1.13 connections in
+// use: torch 1.13 keeps one such connection per worker, and spins on a CPU core when that is closed.
+//
+// A client that sends requests never gets one of the last eighth of the process's files, at most 16,384: it is refused
+// for ReasonFiles. So agents can still come, and the process can open files of its own.
 //
 // # Concurrency
 //

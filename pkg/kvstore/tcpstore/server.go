@@ -2,7 +2,6 @@ package tcpstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -16,8 +15,8 @@ import (
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
 	// Logger gets a line at level warn for the first connection that is closed for each Reason, and one at level debug
-	// for every further one. The zero Logger is silent. Logger should not block, because all connections wait for it,
-	// and must not call the Server.
+	// for every further one. For ReasonNotAdmitted there is a warning each minute. The zero Logger is silent. Logger
+	// should not block, because all connections wait for it, and must not call the Server.
 	Logger zerolog.Logger
 
 	// MaxConns limits the connections that are served at a time. At the limit, a new connection takes the place of the
@@ -35,13 +34,21 @@ type ServerOptions struct {
 	// connection is closed. Silence between requests, or before the first, has no limit. Zero means 30 s.
 	StallTimeout time.Duration
 
+	// Accept, if not nil, decides about each connection, before a byte of it is read or written and before Agents
+	// receives it. With nil it is served. After io.EOF it is closed without a count, because its client has ended it.
+	// After an error that means that no file can be opened, Accept is called again. Any other error closes it for
+	// ReasonNotAdmitted. Several goroutines may call Accept, each about another connection. It must not call the Server.
+	//
+	// A later version that tunnels workers' connections can refuse here those that come without the tunnel.
+	Accept func(net.Conn) error
+
 	// Agents receives each connection whose first byte is 0x80 or more, which no torch sends. It owns the connection
 	// and still reads that byte from it. It must not block and must not call the Server. Such a connection counts as
 	// accepted, not as open. Nil means that they are closed for ReasonUnknownOp.
 	Agents func(net.Conn)
 
 	// ShedAgents closes up to n of the connections that Agents received and that have not authenticated, the oldest
-	// first, and returns how many. The server calls it when no more files can be opened. It must not call the Server.
+	// first, and returns how many. The server calls it when the process has few files left. It must not call the Server.
 	// Nil closes none.
 	ShedAgents func(n int) int
 }
@@ -81,8 +88,9 @@ func NewServer(opts ServerOptions) *Server {
 // several listeners. Serve closes l when it returns. After Shutdown or Close it returns ErrClosed. It also returns if
 // l is closed by others.
 //
-// Serve retries after other failures to accept. If the process is out of files, it first closes connections on which
-// the client never sent anything.
+// Serve retries after other failures to accept. If the process is short of files, it closes connections on which the
+// client never sent anything, and those that ServerOptions.ShedAgents closes. The last eighth of the process's files is
+// never given to clients that send requests.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	loop, err := s.begin(&l)
@@ -95,40 +103,9 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 	}()
 
-	level := zerolog.WarnLevel // of the first failure in a row
-	var nc net.Conn            // accepted, but not served yet
-	defer func() {
-		if nc != nil {
-			nc.Close()
-		}
-	}()
-	for {
-		if nc == nil {
-			nc, err = l.Accept()
-		}
-		if err == nil {
-			if err = loop.adopt(nc); err == nil {
-				nc, level = nil, zerolog.WarnLevel
-				continue
-			}
-		}
-		switch {
-		case s.closing():
-			return kvstore.ErrClosed
-		case errors.Is(err, net.ErrClosed), errors.Is(err, errNoSocket):
-			return fmt.Errorf("accept store connection on %s: %w", l.Addr(), err)
-		case fileLimitReached(err) && s.freeFiles(loop):
-			err = nil
-		default: // out of files or memory, a firewall, a network that is down: these pass
-			s.opts.Logger.WithLevel(level).Err(err).Msg("accept store connection, try again")
-			level = zerolog.DebugLevel
-			err = nil
-			select {
-			case <-s.stop:
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}
+	accepting := newAccepting(s, l, loop)
+	defer accepting.wait()
+	return accepting.run()
 }
 
 // begin registers l, and starts the loop with the first listener.
@@ -243,9 +220,13 @@ const (
 	ReasonStalled Reason = "stalled request"
 	// ReasonMaxConns: more connections than ServerOptions.MaxConns.
 	ReasonMaxConns Reason = "too many connections"
-	// ReasonSilent: a connection on which the client never sent anything, and whose place is needed, because the
-	// process is out of files or ServerOptions.MaxConns is reached.
+	// ReasonSilent: a connection on which the client never sent anything, and whose place is needed, because there are
+	// too many such connections, the process is out of files or ServerOptions.MaxConns is reached.
 	ReasonSilent Reason = "silent"
+	// ReasonFiles: the process has only the files left that it keeps for agents and for itself.
+	ReasonFiles Reason = "out of files"
+	// ReasonNotAdmitted: ServerOptions.Accept refused the connection.
+	ReasonNotAdmitted Reason = "not admitted"
 	// ReasonMemory: more memory than ServerOptions.MaxMemory.
 	ReasonMemory Reason = "out of memory"
 )

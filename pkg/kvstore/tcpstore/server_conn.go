@@ -39,6 +39,8 @@ type conn struct {
 	released bool             // the wait is over
 	waitSize int64            // bytes of memory that the wait uses
 
+	silent *list.Element // its element in loop.silent
+
 	stall      *list.Element // its element in loop.stalls
 	stallStart time.Time     // start of the current StallTimeout
 	stallSize  int           // length of in at stallStart
@@ -75,6 +77,10 @@ func (c *conn) receive(b []byte) (int, error) {
 		return 0, nil
 	case err == nil && n == 0:
 		return 0, io.EOF
+	}
+	if err == nil && c.silent != nil {
+		c.loop.removeSilent(c)
+		err = c.takeWorkerFile(b[0])
 	}
 	return n, err
 }

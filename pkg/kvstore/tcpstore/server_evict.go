@@ -2,11 +2,9 @@ package tcpstore
 
 import (
 	"cmp"
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 )
 
 // A connection on which the client never sent anything is closed only if its place is needed. torch 1.13 opens a
@@ -42,6 +40,9 @@ func (l *loop) evictable() []*conn {
 
 // evict closes up to n unused connections, the oldest first, but not keep. It returns how many it closed.
 func (l *loop) evict(n int, keep *conn) (closed int) {
+	if l.silent.Len() == 0 {
+		return 0
+	}
 	for _, c := range l.evictable() {
 		if closed == n {
 			break
@@ -61,20 +62,4 @@ func addrOf(a net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	return tcp.AddrPort().Addr().Unmap()
-}
-
-// fileLimitReached reports whether err means that the process, or the machine, has as many files open as it may.
-func fileLimitReached(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
-}
-
-// freeFiles closes unused connections, and those of agents that have not authenticated, so that files can be opened
-// again. It returns whether it closed any.
-func (s *Server) freeFiles(l *loop) bool {
-	closed := 0
-	l.call(func() { closed = l.evict(evictBatch, nil) })
-	if s.opts.ShedAgents != nil {
-		closed += s.opts.ShedAgents(evictBatch)
-	}
-	return closed > 0
 }

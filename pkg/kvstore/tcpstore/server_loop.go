@@ -13,6 +13,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/openfiles"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
@@ -24,13 +26,14 @@ type loop struct {
 	opts ServerOptions
 	poll *poller
 
-	store    *keyspace.Space
-	conns    []*conn // by file descriptor
-	open     int
-	accepted uint64
-	refused  map[Reason]uint64
-	stopping bool // each connection ends with its current request
-	steps    int
+	store       *keyspace.Space
+	conns       []*conn // by file descriptor
+	open        int
+	accepted    uint64
+	refused     map[Reason]uint64
+	notAdmitted time.Time // of the last warning for ReasonNotAdmitted
+	stopping    bool      // each connection ends with its current request
+	steps       int
 
 	scratch      []byte    // bytes read last
 	out          []byte    // replies of the current connection
@@ -39,6 +42,10 @@ type loop struct {
 	yielded      []*conn   // connections that yielded to the others
 	yieldedSpare []*conn   // the allocation of yielded for the next step
 	stalls       list.List // the *conns with a partial request, in the order of their deadlines
+	silent       list.List // the *conns on which the client never sent anything, the first accepted first
+	maxSilent    int       // the most connections in silent
+	workerFiles  int       // see workerFiles
+	anyFiles     int       // see anyFiles
 	held         int64     // bytes that the connections hold, each for itself
 	pins         pins      // the values that the connections refer to
 
@@ -62,6 +69,8 @@ func newLoop(opts ServerOptions) (*loop, error) {
 		scratch: make([]byte, 64<<10),
 		pins:    pins{values: map[*byte]*pin{}},
 		done:    make(chan struct{}),
+
+		maxSilent: openfiles.Quarter(mostSilent), workerFiles: workerFiles(), anyFiles: anyFiles(),
 	}, nil
 }
 
@@ -124,7 +133,7 @@ func (l *loop) step(timeout time.Duration) (n int, err error) {
 		fd := l.poll.fd(i)
 		if fd < 0 {
 			woken = true
-		} else if c := l.conns[fd]; c != nil { // nil: closed since the wait; no new connection has its number yet
+		} else if c := l.conns[fd]; c != nil { // nil: closed since the wait. One that has moved there has just nothing to do.
 			l.serve(c)
 		}
 	}
@@ -181,6 +190,8 @@ func (l *loop) addConn(fd int, remote net.Addr) {
 		l.closeConn(c, refuse(ReasonMaxConns, "%d connections are open", l.open-1))
 	} else if err := l.poll.add(fd); err != nil {
 		l.closeConn(c, err)
+	} else {
+		l.addSilent(c)
 	}
 }
 
@@ -228,9 +239,10 @@ func (l *loop) closeConn(c *conn, err error) {
 	if c.closed {
 		return
 	}
-	l.logRefusal(c, err)
+	l.logRefusal(c.remote, err)
 	c.closed = true
 	c.cancelWait()
+	l.removeSilent(c)
 	if c.stall != nil {
 		l.stalls.Remove(c.stall)
 	}
@@ -243,19 +255,26 @@ func (l *loop) closeConn(c *conn, err error) {
 	}
 }
 
-func (l *loop) logRefusal(c *conn, err error) {
+// logRefusal counts and logs a connection that is closed for a Reason.
+func (l *loop) logRefusal(remote net.Addr, err error) {
 	refusal, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return
 	}
 	level := zerolog.DebugLevel
-	if l.refused[refusal.reason] == 0 {
+	switch {
+	case refusal.reason != ReasonNotAdmitted && l.refused[refusal.reason] == 0:
 		level = zerolog.WarnLevel
+	case refusal.reason == ReasonNotAdmitted && time.Since(l.notAdmitted) >= notAdmittedPause:
+		level, l.notAdmitted = zerolog.WarnLevel, time.Now()
 	}
 	l.refused[refusal.reason]++
-	l.opts.Logger.WithLevel(level).Stringer("remote", c.remote).
+	l.opts.Logger.WithLevel(level).Stringer("remote", remote).
 		Str("reason", string(refusal.reason)).Err(err).Msg("close store connection")
 }
+
+// notAdmittedPause is the least time between two warnings for ReasonNotAdmitted.
+const notAdmittedPause = time.Minute
 
 // nextStall returns how long the loop may wait for the next event; a negative time is forever.
 func (l *loop) nextStall() time.Duration {
@@ -284,8 +303,8 @@ func (l *loop) expireStalls(late time.Duration, more bool) {
 		if time.Since(c.stallStart) < limit {
 			return
 		}
-		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request arrived, then less than %d in %v",
-			c.stallSize, stallShare, l.opts.StallTimeout))
+		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request arrived, then less than %d in %s",
+			c.stallSize, stallShare, seconds.Format(l.opts.StallTimeout)))
 	}
 }
 

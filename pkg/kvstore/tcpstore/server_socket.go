@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"syscall"
@@ -16,16 +17,44 @@ import (
 // errNoSocket means that a connection has no file descriptor.
 var errNoSocket = errors.New("not a socket")
 
-// adopt begins to serve nc. It closes nc unless it fails.
+// adopt begins to serve nc, or refuses it. It closes nc unless it fails.
 func (l *loop) adopt(nc net.Conn) error {
 	remote := nc.RemoteAddr()
+	if l.opts.Accept != nil {
+		err := l.opts.Accept(nc)
+		if fileLimitReached(err) {
+			return err
+		}
+		if err != nil {
+			return l.turnAway(nc, err)
+		}
+	}
 	fd, err := socketOf(nc)
 	if err != nil {
 		return err
 	}
 	nc.Close()
+	if fd >= l.anyFiles {
+		l.opts.freeFiles(l, 1)
+	}
 	if !l.post(func() { l.addConn(fd, remote) }) {
 		_ = syscall.Close(fd)
+		return kvstore.ErrClosed
+	}
+	return nil
+}
+
+// turnAway closes nc because of an error of ServerOptions.Accept.
+func (l *loop) turnAway(nc net.Conn, err error) error {
+	turned := l.post(func() {
+		l.accepted++
+		if !errors.Is(err, io.EOF) {
+			l.logRefusal(nc.RemoteAddr(), &refusal{ReasonNotAdmitted, err})
+		}
+		nc.Close() // last, so that a client that sees its connection end finds it counted
+	})
+	if !turned {
+		nc.Close()
 		return kvstore.ErrClosed
 	}
 	return nil
@@ -78,4 +107,13 @@ func (c *prefixedConn) Read(b []byte) (int, error) {
 		return c.begin.Read(b)
 	}
 	return c.Conn.Read(b)
+}
+
+// CloseWrite ends what is sent to the peer.
+func (c *prefixedConn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
 }

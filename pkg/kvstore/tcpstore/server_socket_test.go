@@ -2,10 +2,16 @@ package tcpstore
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // TestAgentsShareThePort checks that Agents receives a connection, with all its bytes, if it begins as no torch
@@ -57,6 +63,57 @@ func TestAgentsShareThePort(t *testing.T) {
 	s.Close() // must leave the agent's connection open
 	if _, err := nc.Write([]byte("still here")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAccept checks that Accept decides once about each connection, before Agents, and before a byte is answered.
+func TestAccept(t *testing.T) {
+	verdicts := []error{errors.New("user 7"), io.EOF, os.NewSyscallError("socket", syscall.EMFILE), nil, nil}
+	called := 0
+	agents := make(chan net.Conn, 1)
+	s, addr := startServer(t, ServerOptions{
+		Accept: func(net.Conn) error {
+			called++
+			return verdicts[called-1]
+		},
+		Agents: func(nc net.Conn) { agents <- nc },
+	})
+	for range 2 { // refused, and ended by the client
+		c := dial(t, addr, protocolUnknown)
+		_, _ = c.nc.Write(handshake)
+		c.expectClosed()
+	}
+	worker := dial(t, addr, ProtocolV2) // admitted after no file could be opened
+	worker.ping()
+	agent := dial(t, addr, protocolUnknown)
+	agent.write([]byte{0x80})
+	(<-agents).Close()
+	stats := s.Stats()
+	if stats.Open != 1 || stats.Accepted != 4 || stats.Refused[ReasonNotAdmitted] != 1 || called != len(verdicts) {
+		t.Errorf("stats: %+v, after %d calls", stats, called)
+	}
+}
+
+// A client that keeps connecting causes a warning each minute, and the first one of each Reason causes one.
+func TestRefusalWarnings(t *testing.T) {
+	var log bytes.Buffer
+	l := stepLoop(t, ServerOptions{Logger: zerolog.New(&log).Level(zerolog.WarnLevel)})
+	refused := func(r Reason) {
+		l.logRefusal(&net.TCPAddr{}, refuse(r, "user 7"))
+	}
+	for range 3 {
+		refused(ReasonNotAdmitted)
+		refused(ReasonSilent)
+	}
+	l.notAdmitted = l.notAdmitted.Add(-notAdmittedPause)
+	for range 3 {
+		refused(ReasonNotAdmitted)
+	}
+	if n := strings.Count(log.String(), string(ReasonNotAdmitted)); n != 2 {
+		t.Errorf("%d warnings about connections that were not admitted, want 2:\n%s", n, &log)
+	}
+	if n := strings.Count(log.String(), string(ReasonSilent)); n != 1 {
+		t.Errorf("%d warnings about silent connections, want 1:\n%s", n, &log)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // Register registers c10d, etcd and static.
@@ -74,6 +75,7 @@ func (h *identified) Shutdown(ctx context.Context) error {
 
 // handler returns the options of a handler.
 func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
+	users := cmp.Or(o.StoreUsers, &elastic.StoreUsers{})
 	out := elastic.Options{
 		Backend: in.Backend, RunID: in.RunID, Job: o.job(in), Logger: o.Logger,
 		Node: elastic.Node{
@@ -83,7 +85,9 @@ func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
 		// One of several keep-alives gets through before the workers are stopped.
 		KeepAlive: min(in.KeepAliveInterval, in.TTL()/4),
 		Timeout:   in.RequestTimeout(),
-		Stores:    elastic.WorkerStores{Addr: o.LocalAddr, Ports: o.WorkerStorePorts, WorkersHost: o.WorkersHost},
+		Stores: elastic.WorkerStores{
+			Addr: o.LocalAddr, Ports: o.WorkerStorePorts, WorkersHost: o.WorkersHost, Users: users,
+		},
 	}
 	if in.MaxNodes == 1 {
 		out.Node.Hint = -1
@@ -92,7 +96,7 @@ func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
 		out.Access = &elastic.Elected{RunID: in.RunID, Dial: dialEtcd(o.etcd(in)), Logger: o.Logger}
 		out.Stores.Offers = o.offers(nil)
 	} else {
-		o.c10d(in, &out)
+		o.c10d(in, &out, users)
 	}
 	if o.Configure != nil {
 		o.Configure(&out)
@@ -101,10 +105,12 @@ func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
 }
 
 // c10d completes the options of a handler for elasticrun's own store.
-func (o *Options) c10d(in input, out *elastic.Options) {
+func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers) {
 	access := &elastic.C10d{
 		RunID: in.RunID, Version: o.Job.Version, Secret: o.Secret, TTL: in.TTL(), SingleNode: in.MaxNodes == 1,
+		Certificates: in.certificates, ServerName: o.ServerName,
 		IsHost: in.IsHost, Hint: in.rank, Linger: max(cmp.Or(o.Linger, defaultLinger), in.TTL()), Logger: o.Logger,
+		Users: users,
 	}
 	if len(in.endpoints) > 0 {
 		access.Host, access.Ports = in.endpoints[0].host, o.Ports
@@ -116,15 +122,26 @@ func (o *Options) c10d(in input, out *elastic.Options) {
 	out.Stores.Offers = o.offers(access)
 	switch {
 	case access.SingleNode: // every client is on this node, so no name has to be looked up
-		out.Stores.Fixed = true
+		out.Stores.Fixed, out.Stores.OneNode = true, true
 		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr)
 	case in.Backend == rdzv.BackendC10d && o.Socket != "":
 		access.Socket = o.Socket
 		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr) // not Fixed: a container may have its own loopback
+	case in.Backend == rdzv.BackendC10d && onlyHere(in):
+		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr)
 	case in.Backend == rdzv.BackendStatic:
 		host := in.rank == 0
 		access.IsHost, access.ServesWorkers, out.Stores.Fixed, out.Stores.Shared = &host, true, true, true
 	}
+}
+
+// onlyHere reports whether all agents are on this machine: the endpoint is a loopback address, and this agent may host
+// the store there. An agent that may not host it reaches another machine through the address, by a tunnel or a proxy.
+func onlyHere(in input) bool {
+	if in.IsHost != nil && !*in.IsHost {
+		return false
+	}
+	return rdzvconf.IsLoopback(in.endpoints[0].host)
 }
 
 // offers returns the addresses at which this node's worker store may be reached, best first.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
@@ -25,8 +26,13 @@ type Options struct {
 	Job elastic.Job
 	// Secret is what all agents of a run must know, for c10d and static. Empty means none.
 	Secret []byte
+	// ServerName is the name that the store's certificate must have, if the settings have certificates. Empty means the
+	// endpoint's host.
+	ServerName string
 	// Settings are the backend's options, if the caller has read them already. Nil reads them from Parameters.Config.
 	Settings *rdzvconf.Settings
+	// StoreUsers may meet at stores that only this machine can reach. Nil names nobody but this user and root.
+	StoreUsers *elastic.StoreUsers
 	// LocalAddr is the address that this node announces, as --local-addr. Empty lets the other nodes find one.
 	LocalAddr string
 	// WorkerStorePorts are the ports that this node's worker store may take. Zero means any.
@@ -65,6 +71,8 @@ type input struct {
 	rdzvconf.Settings
 	endpoints []hostPort // none only for one node
 	rank      int        // -1: not given
+
+	certificates *certfiles.Set // nil: none
 }
 
 // hostPort is one address of an endpoint, with the backend's default port.
@@ -89,7 +97,15 @@ func (o *Options) read(p rdzv.Parameters) (input, error) {
 	if in.Settings, err = o.settings(p); err != nil {
 		return in, fmt.Errorf("rendezvous backend %s: %w", p.Backend, err)
 	}
-	return in, in.readEndpoint()
+	if err := in.readEndpoint(); err != nil {
+		return in, err
+	}
+	if p.MaxNodes > 1 && p.Backend != rdzv.BackendEtcd && o.Socket == "" && in.Certificates.Given() {
+		if in.certificates, err = certfiles.Open(in.Certificates, o.Logger); err != nil {
+			return in, fmt.Errorf("rendezvous backend %s: %w", p.Backend, err)
+		}
+	}
+	return in, nil
 }
 
 // settings reads the backend's options.

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -22,6 +23,12 @@ type C10d struct {
 	RunID   string
 	Version string
 	Secret  []byte
+	// Users may meet at the store if only this machine can reach it.
+	Users *StoreUsers
+	// Certificates are the site's certificates, or nil. They are not used at a Unix socket. ServerName is the name that
+	// the store's must have; empty means Host.
+	Certificates *certfiles.Set
+	ServerName   string
 	// TTL is how long the store keeps a session without a keep-alive.
 	TTL time.Duration
 	// SingleNode is for jobs of one node: this process hosts the store, and nothing listens.
@@ -46,11 +53,15 @@ type C10d struct {
 	Linger time.Duration
 	Logger zerolog.Logger
 
+	role coord.Role // of the session
+
 	mu        sync.Mutex
 	host      *host         // nil if this agent is a client
 	client    *coord.Client // the last one
 	storePort int           // the port at which the client found the store; 0 before
 	refused   time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
+	maxWait   time.Duration // how long one of several candidates may make this agent wait
+	waited    bool          // one of them has made it wait that long
 }
 
 // dialPause is the shortest pause between two attempts to reach the store.
@@ -62,7 +73,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 		return h.localSession()
 	}
 	if a.SingleNode {
-		return a.serve(ctx, a.newHost(nil, nil))
+		return a.serve(ctx, a.newHost(nil, nil, nil))
 	}
 	var last error
 	var taken time.Time // since when every attempt has failed only because the ports are taken
@@ -87,7 +98,8 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 		case taken.IsZero():
 			taken = time.Now()
 		}
-		if permanent(err) && (!portsTaken(err) || time.Since(taken) > takenPortTimeout) {
+		mayPass := portsTaken(err) || len(a.Secret) > 0 && unproved(err)
+		if permanent(err) && (!mayPass || time.Since(taken) > takenPortTimeout) {
 			return nil, err
 		}
 		notice.warn(ctx, err, pause)
@@ -99,6 +111,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 }
 
 // takenPortTimeout is how long Open waits for taken ports to become free: the job that has them may just have ended.
+// With a secret it also waits for an answer that the job's store has proved.
 const takenPortTimeout = 3 * time.Second
 
 // permanent reports whether another attempt cannot help, unless somebody leaves a port.
@@ -116,6 +129,15 @@ func portsTaken(err error) bool {
 	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachableError)) ||
 		errors.As(err, new(*LocalHostError)) ||
 		errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
+}
+
+// unproved reports whether err is the answer of somebody who has not proved to have the secret: the store of an earlier
+// job at the same port, or somebody who wants to keep the agent out.
+func unproved(err error) bool {
+	if refused, ok := errors.AsType[*coord.RefusedError](err); ok {
+		return refused.Reason == coord.ReasonSecret || refused.Reason == coord.ReasonProtocol
+	}
+	return errors.As(err, new(*coord.DialError))
 }
 
 // dialNotice warns at growing intervals that the store cannot be reached.
@@ -145,6 +167,10 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 	a.mu.Lock()
 	first := a.client == nil
+	if a.waited {
+		a.maxWait *= 2
+	}
+	a.maxWait, a.waited = min(max(a.maxWait, firstMaxWait), lastMaxWait), false
 	a.mu.Unlock()
 	if a.Socket != "" {
 		return a.attemptLocal(ctx, first)

@@ -23,6 +23,7 @@ import (
 type fakeNetwork struct {
 	mu     sync.Mutex
 	stores map[int]*coord.Server
+	fakes  map[int]func(net.Conn) // serve connections instead of a store
 	dialed []int
 }
 
@@ -34,12 +35,16 @@ func (n *fakeNetwork) connect(_ context.Context, addr string) (net.Conn, error) 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dialed = append(n.dialed, at.Port)
-	s := n.stores[at.Port]
-	if s == nil {
+	s, fake := n.stores[at.Port], n.fakes[at.Port]
+	if s == nil && fake == nil {
 		return nil, syscall.ECONNREFUSED
 	}
 	near, far := net.Pipe()
-	go s.ServeConn(far)
+	if fake != nil {
+		go fake(far)
+	} else {
+		go s.ServeConn(far)
+	}
 	return near, nil
 }
 
@@ -91,8 +96,8 @@ func TestClientsTryAllPorts(t *testing.T) {
 			name: "all are taken", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute,
 			took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{
-				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: the job's store at 10.0.0.1:1 refuses: the store belongs to another job: its run id is "other"`,
-				`; the job's store at 10.0.0.1:2 refuses: the store belongs to another job: its run id is "third"`,
+				`the job's store was not reached at rendezvous endpoint 10.0.0.1, ports 1, 2: the store at 10.0.0.1:1 refuses: the store belongs to another job: its run id is "other"`,
+				`; the store at 10.0.0.1:2 refuses: the store belongs to another job: its run id is "third"`,
 			},
 		},
 		{
@@ -106,11 +111,11 @@ func TestClientsTryAllPorts(t *testing.T) {
 		{
 			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""},
 			within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
-			err: []string{`rendezvous endpoint 10.0.0.1:1: the job's store at 10.0.0.1:1 refuses: the store belongs to another job`},
+			err: []string{`rendezvous endpoint 10.0.0.1:1: the store at 10.0.0.1:1 refuses: the store belongs to another job`},
 		},
 		{
 			name: "the only one is free", ports: []int{2}, within: 10 * time.Second, took: 10 * time.Second,
-			err: []string{"rendezvous endpoint 10.0.0.1:2 cannot be reached: connect to the job's store at 10.0.0.1:2: nobody listens there"},
+			err: []string{"the job's store was not reached at rendezvous endpoint 10.0.0.1:2: connect to the job's store at 10.0.0.1:2: nobody listens there"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -150,6 +155,57 @@ func TestClientsTryAllPorts(t *testing.T) {
 				var refused *coord.RefusedError
 				if errors.As(err, &refused) != (tt.reason != 0) || tt.reason != 0 && refused.Reason != tt.reason {
 					t.Errorf("%v is a refusal: %+v", err, refused)
+				}
+			})
+		})
+	}
+}
+
+// Without a proof of the secret no answer ends an agent that has one at once: an earlier job's store may have given it,
+// or anybody.
+func TestUnprovedAnswersMayPass(t *testing.T) {
+	open := func(t *testing.T, agent, unknownPeer string, leaves time.Duration) (took time.Duration, err error) {
+		t.Helper()
+		store := func(secret string) *coord.Server {
+			s := coord.NewServer(coord.ServerOptions{Secret: []byte(secret), Logger: zerolog.Nop()})
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		}
+		n := &fakeNetwork{stores: map[int]*coord.Server{1: store(unknownPeer)}}
+		right := store(agent)
+		defer time.AfterFunc(leaves, func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.stores[1] = right
+		}).Stop()
+		a := n.client(zerolog.Nop(), 1)
+		a.Secret = []byte(agent)
+		began := time.Now()
+		joined, err := a.Open(t.Context())
+		if err == nil {
+			defer joined.Close(t.Context())
+		}
+		return time.Since(began), err
+	}
+	for _, tt := range []struct {
+		name, agent, unknownPeer string
+		leaves, took             time.Duration
+		refused                  bool
+	}{
+		{name: "leaves", agent: "mine", unknownPeer: "other", leaves: time.Second, took: time.Second},
+		{name: "without a secret leaves", agent: "mine", leaves: time.Second, took: time.Second},
+		{name: "stays", agent: "mine", unknownPeer: "other", leaves: time.Minute, took: takenPortTimeout, refused: true},
+		{name: "the agent has none", unknownPeer: "other", leaves: time.Second, refused: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				took, err := open(t, tt.agent, tt.unknownPeer, tt.leaves)
+				var refused *coord.RefusedError
+				if errors.As(err, &refused) != tt.refused || (err != nil) != tt.refused {
+					t.Errorf("got %v, want a refusal: %t", err, tt.refused)
+				}
+				if took < tt.took || took > tt.took+time.Second {
+					t.Errorf("it took %v, want %v", took, tt.took)
 				}
 			})
 		})

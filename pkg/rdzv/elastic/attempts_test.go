@@ -11,6 +11,51 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
+// TestUnreachable lists what an agent may find at an endpoint. Each line must be true whatever that is.
+func TestUnreachable(t *testing.T) {
+	const addr = "10.0.0.1:29400"
+	dial := func(o coord.Obstacle, message string, err error) error {
+		return &coord.DialError{Addr: addr, Obstacle: o, Message: message, Err: err}
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{
+			"nobody", dial(coord.ObstacleRefused, "nobody listens there", syscall.ECONNREFUSED),
+			"connect to the job's store at 10.0.0.1:29400: nobody listens there",
+		},
+		{
+			"no route", dial(coord.ObstacleConnect, "no connection is possible", syscall.EHOSTUNREACH),
+			"connect to the job's store at 10.0.0.1:29400: no connection is possible: there is no route to that machine, or it is down",
+		},
+		{
+			"a busy store", dial(coord.ObstacleBusy, "it is closing", nil),
+			"connect to the job's store at 10.0.0.1:29400: it is closing",
+		},
+		{
+			"another program", dial(coord.ObstacleForeign, "an HTTP server is there, not a store", nil),
+			"connect to the job's store at 10.0.0.1:29400: an HTTP server is there, not a store",
+		},
+		{
+			"another job", &coord.RefusedError{Addr: addr, Reason: coord.ReasonRunID, Message: "the store belongs to another job"},
+			"the store at 10.0.0.1:29400 refuses: the store belongs to another job",
+		},
+		{
+			"a false certificate",
+			&coord.RefusedError{Addr: addr, Reason: coord.ReasonStoreCertificate, Message: "it has expired"},
+			"the store at 10.0.0.1:29400 is not accepted: it has expired",
+		},
+	} {
+		u := &unreachableError{endpoint: Endpoint{Host: "node1", Port: 29400}, ports: []int{29400}, tried: []error{tt.err}}
+		want := "the job's store was not reached at rendezvous endpoint node1:29400: " + tt.want
+		if u.Error() != want {
+			t.Errorf("%s:\n%s, want\n%s", tt.name, u, want)
+		}
+	}
+}
+
 // TestSummarizeAttempts checks that the failures of many attempts fit into one short line that names each kind of
 // failure.
 func TestSummarizeAttempts(t *testing.T) {
@@ -40,9 +85,9 @@ func TestSummarizeAttempts(t *testing.T) {
 		want       []string
 	}{
 		{"unreachable", u.Error(), []string{
-			"rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more, cannot be reached: " +
+			"the job's store was not reached at rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more: " +
 				"connect to the job's store at 10.0.0.1:29400: nobody listens there",
-			"(and 18 more like it); the job's store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
+			"(and 18 more like it); the store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
 		}},
 		{"taken", taken.Error(), []string{
 			"no port of rendezvous endpoint node1 can be used: 29400: address already in use, and connect to",

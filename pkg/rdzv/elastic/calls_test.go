@@ -121,8 +121,8 @@ func TestEarlyCalls(t *testing.T) {
 		t.Errorf("IsClosed: %v, %v", closed, err)
 	}
 	done := enter(t, h, nil)
-	reported := make(chan Report)
 	for r := (Report{}); r.Phase != Ready; {
+		reported := make(chan Report, 1) // the call may come after the wait below, and must not block the agent
 		go h.call(func(time.Duration) { reported <- h.m.report })
 		select {
 		case r = <-reported:

@@ -8,11 +8,12 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/plainerr"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
 // Endpoint is where agents find the store.
@@ -39,7 +40,7 @@ func Resolve(ctx context.Context, host string, port int) (Endpoint, error) {
 	return resolve(ctx, host, port, net.DefaultResolver.LookupNetIP)
 }
 
-func isLocalhost(host string) bool { return host == "" || strings.EqualFold(host, "localhost") }
+func isLocalhost(host string) bool { return host == "" || rdzvconf.IsLocalhost(host) }
 
 // isName reports whether host has to be looked up.
 func isName(host string) bool {
@@ -67,7 +68,7 @@ func resolve(ctx context.Context, host string, port int, look lookupFunc) (Endpo
 	case ctx.Err() != nil:
 		return Endpoint{}, fmt.Errorf("look up %q: %w", host, context.Cause(ctx))
 	case within.Err() != nil:
-		err = fmt.Errorf("the name service did not answer in %v", resolveTimeout)
+		err = fmt.Errorf("the name service did not answer in %s", seconds.Format(resolveTimeout))
 	case err == nil && len(found) == 0:
 		err = errors.New("it has no address")
 	}

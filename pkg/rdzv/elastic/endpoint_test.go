@@ -39,6 +39,7 @@ func TestResolve(t *testing.T) {
 		{"", none, addrs("127.0.0.1", "::1")},
 		{"localhost", none, addrs("127.0.0.1", "::1")},
 		{"LocalHost", none, addrs("127.0.0.1", "::1")},
+		{"localhost.", none, addrs("127.0.0.1", "::1")},
 		{"10.0.0.1", none, addrs("10.0.0.1")},
 		{"::ffff:10.0.0.1", none, addrs("10.0.0.1")},
 		{"fe80::1%eth0", none, addrs("fe80::1%eth0")},

@@ -121,7 +121,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{
 			"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 },
-			[]string{"max restarts is 3 here and 0 in the job"},
+			[]string{"--max-restarts is 3 on this node and 0 in the job: give the same on all nodes"},
 		},
 		{"other version", func(h *Handler) { h.opts.Access.(*C10d).Version = "v9" }, []string{"v9", "test"}},
 		{"a secret", func(h *Handler) { h.opts.Access.(*C10d).Secret = []byte("s") }, []string{"secret"}},

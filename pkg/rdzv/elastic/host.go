@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -49,16 +50,54 @@ func (a *C10d) serve(ctx context.Context, h *host) (coord.Store, error) {
 	a.mu.Lock()
 	a.host = h
 	a.mu.Unlock()
+	files := a.Certificates.Files()
+	switch {
+	case h.front == nil || len(a.Secret) > 0 || files.Mutual() || !IsReachable(h.front.Addr()):
+	case files.CA != "":
+		a.Logger.Warn().Msgf("agents cannot verify the store at port %d of this machine, because this node has no "+
+			"certificate: give it ssl_cert and ssl_cert_key in --rdzv-conf", h.front.Port())
+	case files.Cert != "":
+		a.Logger.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end this job: this node "+
+			"has a certificate, but nothing to verify agents by; give it ca_cert in --rdzv-conf, or a secret", h.front.Port())
+	default:
+		a.Logger.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end this job: it has no "+
+			"secret; elasticrun secret > FILE makes one, for --rdzv-secret-file=FILE on each node", h.front.Port())
+	}
 	return session, nil
 }
 
+// IsReachable reports whether other machines may reach a listener at this address.
+func IsReachable(at net.Addr) bool {
+	tcp, ok := at.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
+}
+
+// hostOn hosts the store on ln and returns a session for the agent. run is the claim to host the run's only store on
+// this machine, or nil. hostOn owns both.
+func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer) (coord.Store, error) {
+	accept, err := a.Users.Admission(ln, false)
+	if err != nil {
+		_ = ln.Close()
+		if run != nil {
+			_ = run.Close()
+		}
+		return nil, err
+	}
+	return a.serve(ctx, a.newHost(ln, run, accept))
+}
+
 // newHost serves a store on ln, or on nothing if ln is nil. run is the claim to host the run's only store on this
-// machine, or nil. The host owns both.
-func (a *C10d) newHost(ln net.Listener, run io.Closer) *host {
+// machine, or nil. The host owns both. accept is [tcpstore.ServerOptions.Accept].
+func (a *C10d) newHost(ln net.Listener, run io.Closer, accept func(net.Conn) error) *host {
+	certificates := a.Certificates
+	if a.Socket != "" {
+		certificates = nil
+	}
 	h := &host{
 		log: a.Logger,
 		server: coord.NewServer(coord.ServerOptions{
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
+			Authority: Authority{}, Certificates: certificates,
 		}),
 		acknowledged: make(chan struct{}), run: run,
 	}
@@ -66,7 +105,7 @@ func (a *C10d) newHost(ln net.Listener, run io.Closer) *host {
 		return h
 	}
 	h.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
-		Logger: a.Logger, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending,
+		Logger: a.Logger, Accept: accept, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending,
 	})
 	h.guard.Go(h.watchFront)
 	a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
@@ -113,10 +152,10 @@ func (a *C10d) createMarkers(h *host) {
 	switch {
 	case err != nil:
 		a.Logger.Warn().Err(err).Msgf("cannot find out whether this run had an earlier store on this machine: "+
-			"the first round waits %v, until every worker of such a store has ended", left)
+			"the first round waits %s, until every worker of such a store has ended", seconds.Format(left))
 	case h.fresh.HasPredecessor && left > 0:
 		a.Logger.Warn().Msgf("an earlier store of run %q ended on this machine while some of its agents were running: "+
-			"the first round waits %v, until all of their workers have ended", a.RunID, left)
+			"the first round waits %s, until all of their workers have ended", a.RunID, seconds.Format(left))
 	}
 }
 

@@ -32,7 +32,7 @@ func TestServeReleasesEverythingOnFailure(t *testing.T) {
 				}
 			}
 			a := &C10d{RunID: runID, Version: "test", TTL: time.Minute, Ports: []int{port}, Logger: zerolog.Nop()}
-			h := a.newHost(ln, run)
+			h := a.newHost(ln, run, nil)
 			if err := h.server.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestHostLosesItsStore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := &C10d{RunID: uniqueRunID(t), Version: "test", TTL: 10 * time.Second, Logger: zerolog.Nop()}
 			ln := listenAt(t, 0)
-			session, err := a.serve(t.Context(), a.newHost(ln, nil))
+			session, err := a.serve(t.Context(), a.newHost(ln, nil, nil))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,7 +45,7 @@ func Identify(runID string, hint int) (*Identity, error) {
 	}
 	n, slot, err := lowestSlot(func(n int) (io.Closer, error) { return takeSlot(slotName(runID, group, n)) })
 	if err != nil {
-		return nil, fmt.Errorf("take an identity for this agent of run %q on this machine: %w", runID, err)
+		return nil, fmt.Errorf("this agent of run %q gets no number on this machine: %w", runID, err)
 	}
 	return &Identity{Host: host, Name: fmt.Sprintf("%s/%d", name, n), slot: slot}, nil
 }
@@ -76,7 +76,7 @@ func lowestSlot(take func(n int) (io.Closer, error)) (int, io.Closer, error) {
 		}
 		return n, slot, err
 	}
-	return 0, nil, fmt.Errorf("all %d slots are taken: %w", maxSlots, syscall.EADDRINUSE)
+	return 0, nil, fmt.Errorf("all %d are taken by its other agents: %w", maxSlots, syscall.EADDRINUSE)
 }
 
 // maxRunIDInName leaves room for the rest of a socket's name, which has at most 107 bytes.

@@ -284,7 +284,7 @@ func TestLeaderGivesReasons(t *testing.T) {
 		step{5.5, "", "halt0: a b"},
 	))
 	for id, want := range map[string]string{
-		"c": "max nodes is 4 here and 3 in the job",
+		"c": "the maximum of --nnodes is 4 on this node and 3 in the job: give the same on all nodes",
 		"a": "a node has come",
 	} {
 		if got := s.answerTo(id).Note; !strings.Contains(got, want) {

@@ -117,6 +117,13 @@ func (l *Leaders) Admit(runID string) (refusal string) {
 	return ""
 }
 
+// Runs returns how many runs are led or admitted.
+func (l *Leaders) Runs() int {
+	l.admitted.mu.Lock()
+	defer l.admitted.mu.Unlock()
+	return len(l.admitted.ids)
+}
+
 // runSet is the runs that Leaders leads or has admitted. The zero value is empty.
 type runSet struct {
 	mu  sync.Mutex

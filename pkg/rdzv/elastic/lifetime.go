@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -194,7 +195,8 @@ func (h *Handler) setClosed(ctx context.Context, by string) error {
 		return ErrNotJoined
 	}
 	limit := cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout)
-	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer in %v", rdzv.ErrTimeout, limit))
+	late := fmt.Errorf("%w: no answer in %s", rdzv.ErrTimeout, seconds.Format(limit))
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	h.call(func(time.Duration) { h.m.close(by) })
 	select {

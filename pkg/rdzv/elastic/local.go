@@ -37,7 +37,8 @@ const lockSuffix = ".lock"
 type LocalHostError struct{ RunID, Socket string }
 
 func (e *LocalHostError) Error() string {
-	return fmt.Sprintf("another agent of this machine hosts run %q, but nobody listens at %s", e.RunID, e.Socket)
+	return fmt.Sprintf("another agent of this machine hosts run %q, but not at %s, where this one looks for it", e.RunID,
+		e.Socket)
 }
 
 // LocalSocketError says that this agent can make no socket in the user's folder.
@@ -47,7 +48,7 @@ type LocalSocketError struct {
 }
 
 func (e *LocalSocketError) Error() string {
-	return fmt.Sprintf("host the store at %s: %v", e.Socket, e.Err)
+	return fmt.Sprintf("the socket %s, where agents meet, cannot be made: %v", e.Socket, e.Err)
 }
 
 // Unwrap returns the system's error.
@@ -97,7 +98,7 @@ func (a *C10d) attemptLocal(ctx context.Context, mayHost bool) (coord.Store, err
 	if err != nil {
 		return nil, errors.Join(err, unlockFile(lock))
 	}
-	h := a.newHost(nil, ln)
+	h := a.newHost(nil, ln, nil)
 	a.createMarkers(h)
 	a.Logger.Info().Str("socket", a.Socket).Msg("hosting the rendezvous")
 	ln.serve(h.server.ServeConn, a.Logger)
@@ -107,7 +108,7 @@ func (a *C10d) attemptLocal(ctx context.Context, mayHost bool) (coord.Store, err
 // joinLocal connects to the store at the socket.
 func (a *C10d) joinLocal(ctx context.Context) (coord.Store, error) {
 	opts := LocalDialOptions(a.Socket)
-	opts.Version, opts.RunID, opts.Secret, opts.TTL = a.Version, a.RunID, a.Secret, a.TTL
+	opts.Version, opts.Role, opts.RunID, opts.Secret, opts.TTL = a.Version, a.role, a.RunID, a.Secret, a.TTL
 	client, err := coord.Dial(ctx, opts)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ type localAgents struct {
 // open returns the access of one more agent, or the error of its only attempt.
 func (l *localAgents) open(socket string) (*C10d, error) {
 	l.t.Helper()
-	a := &C10d{RunID: l.t.Name(), Version: "test", TTL: time.Minute, Socket: socket, Logger: zerolog.Nop()}
+	a := &C10d{RunID: uniqueRunID(l.t), Version: "test", TTL: time.Minute, Socket: socket, Logger: zerolog.Nop()}
 	_, err := a.attemptLocal(l.t.Context(), true)
 	if err == nil {
 		l.all = append(l.all, a)
@@ -73,7 +73,7 @@ func TestLocalAgentsMeet(t *testing.T) {
 		errs := make([]error, len(agents))
 		var opening sync.WaitGroup
 		for i := range agents {
-			agents[i] = &C10d{RunID: t.Name(), Version: "test", TTL: time.Minute, Socket: socket, Logger: zerolog.Nop()}
+			agents[i] = &C10d{RunID: uniqueRunID(t), Version: "test", TTL: time.Minute, Socket: socket, Logger: zerolog.Nop()}
 			opening.Go(func() { _, errs[i] = agents[i].Open(t.Context()) })
 		}
 		opening.Wait()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // Marker is a file on this machine which says that a store of a run is here, or was. It tells the store's successor
@@ -150,7 +151,7 @@ func clearMarkers(dir string, now time.Duration) {
 // folder ends with the boot.
 func markerDir() (string, error) {
 	for _, parent := range []string{"/dev/shm", os.TempDir()} {
-		dir := filepath.Join(parent, fmt.Sprintf("elasticrun-%d", os.Geteuid()))
+		dir := filepath.Join(parent, userdir.Name(os.Geteuid()))
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			continue
 		}

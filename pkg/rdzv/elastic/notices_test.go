@@ -258,7 +258,7 @@ func TestNoticesAreLogged(t *testing.T) {
 			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1},
 			Access:    &C10d{RunID: "run", SingleNode: true},
 			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
-			KeepAlive: time.Second, Timeout: time.Second,
+			KeepAlive: time.Second, Timeout: time.Second, WaitAdvice: "advice",
 			Logger: zerolog.New(&log).Level(zerolog.WarnLevel),
 		})
 		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})
@@ -272,7 +272,7 @@ func TestNoticesAreLogged(t *testing.T) {
 		for _, left := range []string{"55s", "45s", "25s"} {
 			wantWaits = append(wantWaits, "1 of at least 2 nodes have joined; the job gives up in "+left)
 			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; ` +
-				`the job gives up in ` + left + `"}` + "\n"
+				`the job gives up in ` + left + `; advice"}` + "\n"
 		}
 		if diff := cmp.Diff(want, log.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -42,10 +42,16 @@ func (s Snapshot) Complete() bool {
 	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
 }
 
-// OpenObserver opens a session for [Observe] and [Close]. It uses the endpoint, the run id and the secret of a.
-func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store, error) {
+// OpenObserver opens a session for [Observe], or for [Close] as [coord.RoleCloser]. It uses the endpoint, the run id,
+// the secret and the certificates of a.
+func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Duration) (coord.Store, error) {
+	as := &C10d{
+		Socket: a.Socket, RunID: a.RunID, Secret: a.Secret, Certificates: a.Certificates, ServerName: a.ServerName,
+		TTL: ttl, role: role,
+	}
+	as.Users = &StoreUsers{Anybody: true} // root may look at any user's job
 	if a.Socket != "" {
-		return (&C10d{Socket: a.Socket, Secret: a.Secret, TTL: ttl}).joinLocal(ctx)
+		return as.joinLocal(ctx)
 	}
 	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
 	if err != nil {
@@ -53,9 +59,7 @@ func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store
 	}
 	var tried []error
 	for _, endpoint.Port = range a.Ports {
-		// Without a run id the store does not count the session as an agent, but any run's store accepts it: checkRun
-		// checks the run.
-		as := &C10d{Secret: a.Secret, TTL: ttl}
+		// Any run's store accepts an observer: checkRun checks the run.
 		if err := a.checkRun(ctx, endpoint); err != nil {
 			tried = append(tried, err)
 			continue
@@ -65,6 +69,12 @@ func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store
 			return store, nil
 		}
 		tried = append(tried, errs...)
+	}
+	for _, err := range tried {
+		refused, ok := errors.AsType[*coord.RefusedError](err)
+		if ok && refused.Reason == coord.ReasonSecret && len(a.Secret) == 0 { // most likely the run's store
+			return nil, err
+		}
 	}
 	return nil, &unreachableError{endpoint: endpoint, ports: a.Ports, tried: tried}
 }
@@ -76,10 +86,7 @@ func (a *C10d) checkRun(ctx context.Context, e Endpoint) error {
 	}
 	var tried []error
 	for _, addr := range e.Addrs {
-		_, err := coord.Probe(ctx, coord.DialOptions{
-			Addr: netip.AddrPortFrom(addr, uint16(e.Port)).String(), Version: a.Version, RunID: a.RunID,
-			Secret: a.Secret,
-		})
+		_, err := coord.Probe(ctx, a.dialOptions(netip.AddrPortFrom(addr, uint16(e.Port)).String(), e.Host))
 		if err == nil {
 			return nil
 		}

@@ -173,8 +173,8 @@ func TestObserveChangesNothing(t *testing.T) {
 		}
 	}
 	host := hs[0].opts.Access.(*C10d)
-	observer := &C10d{Host: "127.0.0.1", Ports: []int{port}}
-	store, err := observer.OpenObserver(t.Context(), 2*time.Second)
+	observer := &C10d{RunID: "run", Host: "127.0.0.1", Ports: []int{port}}
+	store, err := observer.OpenObserver(t.Context(), coord.RoleObserver, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestOpenObserverFindsThePort(t *testing.T) {
 		port  int // 0: none
 	}{{"mine", all[1]}, {"other", all[0]}, {"nobody's", 0}} {
 		observer := &C10d{RunID: tt.runID, Version: "test", Host: "127.0.0.1", Ports: all}
-		store, err := observer.OpenObserver(t.Context(), 2*time.Second)
+		store, err := observer.OpenObserver(t.Context(), coord.RoleObserver, 2*time.Second)
 		if tt.port == 0 {
 			if err == nil {
 				t.Errorf("%s: found", tt.runID)
@@ -240,8 +240,8 @@ func TestOpenObserverFindsThePort(t *testing.T) {
 			t.Errorf("%s: %v", tt.runID, err)
 			continue
 		}
-		found, err := listKeys(t.Context(), store, "name/")
-		if err != nil || len(found) != 1 || found[0].Key != "name/"+tt.runID+"/0" {
+		found, err := listKeys(t.Context(), store, prefixOf(tt.runID)+prefixAgent)
+		if err != nil || len(found) != 1 {
 			t.Errorf("%s: the store has %v, %v", tt.runID, found, err)
 		}
 		_ = store.Close(t.Context())

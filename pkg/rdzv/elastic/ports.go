@@ -1,10 +1,14 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"syscall"
+	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -65,7 +69,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, p
 		ln, err := listenHost(ctx, choice)
 		if err == nil {
 			a.logTakenPorts(taken, port)
-			return a.serve(ctx, a.newHost(ln, run))
+			return a.hostOn(ctx, ln, run)
 		}
 		client, found, _ := a.dial(ctx, e)
 		if client != nil {
@@ -92,7 +96,7 @@ func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (coord.Store, error) {
 	ln, taken := listenHost(ctx, choice)
 	if taken == nil {
-		return a.serve(ctx, a.newHost(ln, nil))
+		return a.hostOn(ctx, ln, nil)
 	}
 	if !errors.Is(taken, syscall.EADDRINUSE) && a.IsHost != nil {
 		return nil, &rdzv.ListenError{Addr: a.Host, Port: e.Port, Err: taken}
@@ -137,15 +141,26 @@ func (a *C10d) connected(client *coord.Client, port int) coord.Store {
 	return client
 }
 
+// dialOptions returns how to connect to the store at an address of host, which is as the user gave it.
+func (a *C10d) dialOptions(addr, host string) coord.DialOptions {
+	return coord.DialOptions{
+		Addr: addr, Version: a.Version, RunID: a.RunID, Secret: a.Secret, Certificates: a.Certificates,
+		ServerName: cmp.Or(a.ServerName, host, "localhost"),
+	}
+}
+
 // dial tries each of the endpoint's addresses at its port. Without a client it returns the error of each address. If
 // one address refuses this agent for good, it returns that error alone.
 func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, tried []error, refused bool) {
 	for _, addr := range e.Addrs {
 		to := a.dialerTo(e, addr)
-		opts := coord.DialOptions{
-			Addr: to.addr.String(), Version: a.Version, RunID: a.RunID, Secret: a.Secret, TTL: a.TTL, Conn: to.dial,
+		verify, err := a.verification(addr)
+		if err != nil {
+			return nil, []error{err}, true
 		}
-		client, err := coord.Dial(ctx, opts)
+		opts := a.dialOptions(to.addr.String(), e.Host)
+		opts.Role, opts.TTL, opts.Conn, opts.Verify = a.role, a.TTL, to.dial, verify
+		client, err := a.dialCandidate(ctx, opts, len(e.Addrs) == 1 && len(a.candidates()) == 1)
 		switch {
 		case err == nil:
 			return client, nil, false
@@ -155,6 +170,40 @@ func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, trie
 		tried = append(tried, err)
 	}
 	return nil, tried, false
+}
+
+// A server that has not proved to be the run's store can make an agent wait, as a store does that is busy with the
+// handshakes of many others. Beside other candidates it can do so for firstMaxWait. If no candidate is the run's store,
+// the next attempt waits twice as long at each, up to lastMaxWait: one of them may be.
+const (
+	firstMaxWait = 20 * time.Second
+	lastMaxWait  = 10 * time.Minute
+)
+
+// dialCandidate connects to the store at one candidate.
+func (a *C10d) dialCandidate(ctx context.Context, opts coord.DialOptions, only bool) (*coord.Client, error) {
+	if only {
+		return coord.Dial(ctx, opts)
+	}
+	a.mu.Lock()
+	opts.MaxWait = a.maxWait
+	a.mu.Unlock()
+	began := time.Now()
+	client, err := coord.Dial(ctx, opts)
+	if err != nil && time.Since(began) >= opts.MaxWait {
+		a.mu.Lock()
+		a.waited = true
+		a.mu.Unlock()
+	}
+	return client, err
+}
+
+// verification returns [coord.DialOptions.Verify] for a store at addr. A secret proves the same as the user, and more.
+func (a *C10d) verification(addr netip.Addr) (func(net.Conn) error, error) {
+	if len(a.Secret) > 0 || a.Connect != nil {
+		return nil, nil
+	}
+	return a.Users.verification(addr)
 }
 
 // unreachableError says what happened at each address and port of an endpoint.
@@ -171,9 +220,9 @@ func (u *unreachableError) Error() string {
 	}
 	at := u.endpoint.String()
 	if len(u.ports) > 1 {
-		at = fmt.Sprintf("%s, ports %s,", u.endpoint.Host, joinPorts(u.ports))
+		at = fmt.Sprintf("%s, ports %s", u.endpoint.Host, joinPorts(u.ports))
 	}
-	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, summarizeAttempts(attempts))
+	return fmt.Sprintf("the job's store was not reached at rendezvous endpoint %s: %s", at, summarizeAttempts(attempts))
 }
 
 // Unwrap returns the errors that are temporary: the store may still start there, even if others have the other ports.

@@ -99,7 +99,7 @@ func (p *machine) open(runID string) {
 	p.agents, p.stores[runID] = append(p.agents, a), append(p.stores[runID], store)
 }
 
-// check writes the name of every agent to the agent's store. Each store must then have the names of its own run only.
+// check writes a key of every agent to the agent's store. Each store must then have the keys of its own run only.
 func (p *machine) check(run func(runID string) (agents int)) {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -107,21 +107,19 @@ func (p *machine) check(run func(runID string) (agents int)) {
 		if len(stores) != run(runID) {
 			p.t.Errorf("%d agents of %s, want %d", len(stores), runID, run(runID))
 		}
-		for i, s := range stores {
-			if _, err := s.Commit(ctx, nil, []coord.Op{{
-				Key:   fmt.Sprintf("name/%s/%d", runID, i),
-				Value: []byte("here"),
-			}}); err != nil {
+		var want []string
+		for _, s := range stores {
+			key := prefixOf(runID) + prefixAgent + string(s.Session())
+			op := coord.Op{Key: key, Value: []byte("here"), Owned: true}
+			if _, err := s.Commit(ctx, nil, []coord.Op{op}); err != nil {
 				p.t.Fatal(err)
 			}
+			want = append(want, key)
 		}
-		var want []string
-		for i := range stores {
-			want = append(want, fmt.Sprintf("name/%s/%d", runID, i))
-		}
+		slices.Sort(want)
 		for _, s := range stores {
 			var got []string
-			found, err := listKeys(ctx, s, "name/")
+			found, err := listKeys(ctx, s, prefixOf(runID)+prefixAgent)
 			for _, e := range found {
 				got = append(got, e.Key)
 			}
@@ -244,7 +242,7 @@ func TestNoPortFree(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be used: %d: address already in use, and connect to",
 			last[0]),
-		fmt.Sprintf("; %d: address already in use, and the job's store at", last[1]),
+		fmt.Sprintf("; %d: address already in use, and the store at", last[1]),
 		"the store belongs to another job",
 	} {
 		if !strings.Contains(err.Error(), want) {

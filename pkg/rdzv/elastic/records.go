@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -102,26 +103,35 @@ func (j Job) differenceFrom(from Job) string {
 		theirs any
 	}{
 		{"elasticrun version", j.Version, from.Version},
-		{"min nodes", j.Min, from.Min},
-		{"max nodes", j.Max, from.Max},
-		{"static ranks", j.Static, from.Static},
-		{"max restarts", j.MaxRestarts, from.MaxRestarts},
-		{"restart window", j.RestartWindow, from.RestartWindow},
-		{"max node losses", j.MaxNodeLosses, from.MaxNodeLosses},
+		{"the minimum of --nnodes", j.Min, from.Min},
+		{"the maximum of --nnodes", j.Max, from.Max},
+		{"the static backend (--rdzv-backend)", j.Static, from.Static},
+		{"--max-restarts", j.MaxRestarts, from.MaxRestarts},
+		{"--restart-window", j.RestartWindow, from.RestartWindow},
+		{"--max-node-losses", j.MaxNodeLosses, from.MaxNodeLosses},
 		{"last_call_timeout", j.LastCall, from.LastCall},
 		{"join_timeout", j.JoinTimeout, from.JoinTimeout},
 		{"join_settle", j.JoinSettle, from.JoinSettle},
-		{"keep-alive time", j.TTL, from.TTL},
-		{"rejoin timeout", j.Rejoin, from.Rejoin},
-		{"min uptime", j.MinUptime, from.MinUptime},
-		{"grow", j.Grow, from.Grow},
+		{"keep_alive_interval × keep_alive_max_attempt", j.TTL, from.TTL},
+		{"--rejoin-timeout", j.Rejoin, from.Rejoin},
+		{"--min-uptime", j.MinUptime, from.MinUptime},
+		{"--grow", j.Grow, from.Grow},
 		{"result_ttl", j.ResultTTL, from.ResultTTL},
 	} {
 		if f.ours != f.theirs {
-			return fmt.Sprintf("%s is %v here and %v in the job", f.name, f.ours, f.theirs)
+			return fmt.Sprintf("%s is %s on this node and %s in the job: give the same on all nodes", f.name, inWords(f.ours),
+				inWords(f.theirs))
 		}
 	}
 	return ""
+}
+
+// inWords formats a value of a job for people.
+func inWords(value any) string {
+	if d, ok := value.(time.Duration); ok {
+		return seconds.Format(d)
+	}
+	return fmt.Sprint(value)
 }
 
 // Grow is when nodes that come to a running job are let in.

@@ -236,11 +236,14 @@ func (h *Handler) execute(orders []order) {
 			h.runOrders <- runOrder{*o.run, h.roundOver} // there is room: the agent has entered, and waits
 		case o.notice != nil:
 			h.reportWait(o.notice.Note)
-			level := zerolog.InfoLevel
+			level, advice := zerolog.InfoLevel, ""
 			if o.notice.Next > 0 {
 				level = zerolog.WarnLevel
 			}
-			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note)
+			if level == zerolog.WarnLevel && h.m.nodes == 0 && h.opts.WaitAdvice != "" {
+				advice = "; " + h.opts.WaitAdvice
+			}
+			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note + advice)
 		case o.warning != "":
 			h.log.Warn().Msg(o.warning)
 		case o.reenter:

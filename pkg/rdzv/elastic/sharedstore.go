@@ -22,9 +22,7 @@ func (a *C10d) refuseShared(ctx context.Context, e Endpoint, client *coord.Clien
 	if !a.ServesWorkers {
 		return nil
 	}
-	found, err := coord.Probe(ctx, coord.DialOptions{
-		Addr: client.Addr(), Version: a.Version, RunID: a.RunID, Secret: a.Secret,
-	})
+	found, err := coord.Probe(ctx, a.dialOptions(client.Addr(), e.Host))
 	if err != nil || found.RunID != "" { // a store that has just gone is found out by the client
 		return nil
 	}

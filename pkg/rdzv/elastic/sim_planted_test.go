@@ -209,7 +209,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			if w := newWorld(bug.seed); !testenv.Whole(t) {
+			if w := newWorld(bug.seed); !testenv.Long(t) || testenv.Race {
 				w.plant = bug.plant
 				if w.simulate(); w.check.broken != nil {
 					return

@@ -34,6 +34,10 @@ type WorkerStores struct {
 	Offers func() []string
 	// Fixed makes other nodes use Addr without checking that this store answers there: the user has chosen it.
 	Fixed bool
+	// OneNode says that every client is on this machine: other machines are refused, as other users are.
+	OneNode bool
+	// Users may use the store if only this machine can reach it.
+	Users *StoreUsers
 	// Shared says that workers use the store that the node of rank 0 serves at the front (Access.Front).
 	Shared bool
 }
@@ -95,15 +99,20 @@ func (w WorkerStores) open(
 	if w.WorkersHost { // an agent cannot keep the port for a worker
 		return nil, offer, ln.Close()
 	}
+	accept, err := w.Users.Admission(ln, w.OneNode)
+	if err != nil {
+		_ = ln.Close()
+		return nil, Offer{}, err
+	}
 	s := &workerStore{}
 	nonce := make([]byte, nonceSize)
 	_, _ = rand.Read(nonce) // never fails
 	if !w.Fixed {
 		offer.Nonce = hex.EncodeToString(nonce)
 	}
-	s.WorkerStore = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{Logger: log, Agents: func(c net.Conn) {
-		s.probes.Go(func() { answerProbe(c, nonce) })
-	}})
+	s.WorkerStore = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
+		Logger: log, Accept: accept, Agents: func(c net.Conn) { s.probes.Go(func() { answerProbe(c, nonce) }) },
+	})
 	return s, offer, nil
 }
 

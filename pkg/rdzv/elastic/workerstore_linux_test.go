@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
-	"sync"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -19,23 +17,7 @@ import (
 // network of its own with two ports, one of which is taken at another address.
 func TestWorkersPortIsFreeEverywhere(t *testing.T) {
 	testenv.Root(t)
-	var network sync.WaitGroup
-	network.Go(func() {
-		runtime.LockOSThread() // the thread ends with its goroutine, and the network with the thread
-		if unix.Gettid() != os.Getpid() {
-			testWorkersPort(t)
-			return
-		}
-		// The main thread never ends, and /proc/net shows its network. Other tests look there.
-		defer runtime.UnlockOSThread()
-		var other sync.WaitGroup
-		other.Go(func() {
-			runtime.LockOSThread()
-			testWorkersPort(t)
-		})
-		other.Wait()
-	})
-	network.Wait()
+	testenv.OnThread(func() { testWorkersPort(t) })
 }
 
 // testWorkersPort leaves its thread in a network of its own.

@@ -87,6 +87,18 @@ func ParseHost(s string) (string, error) {
 	return host, nil
 }
 
+// IsLocalhost reports whether host is the name localhost. As in the name service, neither case nor a final dot counts.
+func IsLocalhost(host string) bool {
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+}
+
+// IsLoopback reports whether each machine takes host for itself: it is localhost or a loopback address. host has no
+// brackets.
+func IsLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return IsLocalhost(host) || err == nil && addr.Unmap().IsLoopback()
+}
+
 func notHostRune(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
 }

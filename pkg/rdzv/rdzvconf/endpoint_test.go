@@ -45,3 +45,15 @@ func TestParseEndpoint(t *testing.T) {
 		}
 	}
 }
+
+func TestIsLoopback(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "LOCALHOST": true, "localhost.": true, "127.0.0.1": true, "127.8.9.1": true, "::1": true,
+		"::ffff:127.0.0.1": true, "localhost..": false, "localhost.example": false, "0.0.0.0": false, "10.0.0.1": false,
+		"::ffff:10.0.0.1": false, "node": false, "": false,
+	} {
+		if got := IsLoopback(host); got != want {
+			t.Errorf("%q: %v, want %v", host, got, want)
+		}
+	}
+}

@@ -37,6 +37,7 @@ func Options() []Option { return new(reader).options() }
 func (r *reader) options() []Option {
 	dynamic, etcd := []string{rdzv.BackendC10d, rdzv.BackendEtcd}, []string{rdzv.BackendEtcd}
 	c10d, static := []string{rdzv.BackendC10d}, []string{rdzv.BackendStatic}
+	own := []string{rdzv.BackendC10d, rdzv.BackendStatic}
 	all := []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic}
 	option := func(backends []string, set func(string) error, help string, names ...string) Option {
 		return Option{Names: names, Backends: backends, Help: help, set: set}
@@ -63,13 +64,18 @@ func (r *reader) options() []Option {
 		option(all, above0(&s.ResultTTL), "seconds that the job's result is kept for late agents (600)", "result_ttl"),
 		option(c10d, truth(&s.IsHost), "whether this node hosts the store (detected)", "is_host"),
 		option(c10d, onlyTCP, "only tcp (tcp)", "store_type"),
+		option(own, text(&s.Certificates.CA), "file with the certificate authorities that sign the certificates of all "+
+			"agents and of the store; both sides then verify each other's (none: neither does)", "ca_cert", "cacert"),
+		option(own, text(&s.Certificates.Cert), "file with this node's certificate, for agents and for the store that it "+
+			"may host (made in memory)", "ssl_cert", "cert"),
+		option(own, text(&s.Certificates.Key), "file with the key of this node's certificate", "ssl_cert_key", "key"),
 		option(etcd, protocol(&s.Etcd.TLS), "http or https (http)", "protocol"),
 		option(etcd, text(&s.Etcd.CACert),
 			"file with the certificate authorities for etcd's certificate (the system's)", "ca_cert", "cacert"),
 		option(etcd, text(&s.Etcd.Cert), "file with the client certificate", "ssl_cert", "cert"),
 		option(etcd, text(&s.Etcd.Key), "file with the key of the client certificate", "ssl_cert_key", "key"),
 		option(etcd, text(&s.Etcd.User), "etcd user", "user"),
-		option(etcd, r.password, "the user's password; everybody who can list processes can see it", "password"),
+		option(etcd, r.password, "the user's password, not on the command line", "password"),
 		option(etcd, r.passwordFile, "file with the user's password", "password_file"),
 		option(etcd, prefix(&s.Etcd.Prefix), "prefix of all keys (none)", "etcd_prefix"),
 	}

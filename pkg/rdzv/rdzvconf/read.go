@@ -151,10 +151,12 @@ func (r *reader) check() error {
 		return fmt.Errorf("%s must be at most %.0f seconds", product, seconds.Max)
 	}
 	if one("read_timeout") && r.ReadTimeout > r.RequestTimeout() {
-		r.warn("read_timeout is %v, but one reply of the store may take at most %v (heartbeat_timeout, and a third of %s)",
-			r.ReadTimeout, r.RequestTimeout(), product)
+		r.warn("read_timeout is %s, but one reply of the store may take at most %s (heartbeat_timeout, and a third of %s)",
+			seconds.Format(r.ReadTimeout), seconds.Format(r.RequestTimeout()), product)
 	}
 	switch {
+	case one("ssl_cert") != one("ssl_cert_key"):
+		return errors.New("ssl_cert and ssl_cert_key belong together")
 	case r.backend != rdzv.BackendEtcd:
 		return nil
 	case r.TTL() < etcdMinTTL:
@@ -163,8 +165,6 @@ func (r *reader) check() error {
 		return errors.New("password and password_file are the same option: give one of them")
 	case one("user") != (one("password") || one("password_file")):
 		return errors.New("user and password (or password_file) belong together")
-	case one("ssl_cert") != one("ssl_cert_key"):
-		return errors.New("ssl_cert and ssl_cert_key belong together")
 	case !r.Etcd.TLS && (one("ssl_cert") || one("ca_cert")):
 		return errors.New("certificates need protocol=https")
 	case !r.Etcd.TLS && one("user"):

@@ -3,6 +3,7 @@ package rdzvconf
 import (
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -27,6 +28,8 @@ type Settings struct {
 	IsHost *bool
 	// Etcd is for that backend only.
 	Etcd Etcd
+	// Certificates are the site's, for elasticrun's own store: c10d and static.
+	Certificates certfiles.Files
 }
 
 // Etcd is how to reach etcd, beside the endpoint.

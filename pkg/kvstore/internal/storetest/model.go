@@ -2,15 +2,16 @@ package storetest
 
 import (
 	"math/big"
-	"regexp"
 	"slices"
+
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
 // model computes the outcomes of calls with a map of strings. It shares no code with the stores.
 type model map[Text]Text
 
 // leadingNumber matches what C's stoll reads.
-var leadingNumber = regexp.MustCompile(`^[ \t\n\v\f\r]*([+-]?[0-9]+)`)
+var leadingNumber = lazyregexp.New(`^[ \t\n\v\f\r]*([+-]?[0-9]+)`)
 
 // missing returns the values of keys, or true if one is missing.
 func (m model) missing(keys []Text) (values []Text, some bool) {
@@ -69,7 +70,7 @@ func (m model) do(c Call) Outcome {
 func (m model) add(key Text, delta int64) Outcome {
 	sum := new(big.Int)
 	if held, ok := m[key]; ok {
-		found := leadingNumber.FindStringSubmatch(string(held))
+		found := leadingNumber().FindStringSubmatch(string(held))
 		if found != nil {
 			sum.SetString(found[1], 10)
 		}

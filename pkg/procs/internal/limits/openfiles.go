@@ -3,23 +3,14 @@ package limits
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
+	"github.com/elasticrun/elasticrun/internal/openfiles"
 )
-
-// openFiles returns the limit on a process's open files, or 0 if it is not known.
-func openFiles() uint64 {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 0
-	}
-	return limit.Cur
-}
 
 // OpenFiles names the limit on open files, and says how many elasticrun needs.
 func OpenFiles() string {
 	return fmt.Sprintf("a process may have %d open files (ulimit -n), "+
 		"and elasticrun needs %d and %d for each worker; raise the limit",
-		openFiles(), leastOpenFiles, workerOpenFiles)
+		openfiles.Limit(), leastOpenFiles, workerOpenFiles)
 }
 
 // How many files a launcher has open: at least for itself, and for each worker.
@@ -31,7 +22,7 @@ const (
 // CheckOpenFiles returns a problem, in one line, if the launcher may not open the files that it needs for itself;
 // otherwise it returns "". With fewer files the Go runtime ends the program.
 func CheckOpenFiles() (problem string) {
-	if n := openFiles(); n == 0 || n >= leastOpenFiles {
+	if n := openfiles.Limit(); n == 0 || n >= leastOpenFiles {
 		return ""
 	}
 	return OpenFiles()

@@ -1,0 +1,56 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// TestExitNotice sends the exit notice of a dead agent whose store may be at several addresses. The second is the
+// store's.
+func TestExitNotice(t *testing.T) {
+	s := coord.NewServer(coord.ServerOptions{Secret: []byte("secret"), RunID: "r"})
+	t.Cleanup(func() { _ = s.Close() })
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
+			s.ServeConn(c)
+		}
+	}()
+	t.Cleanup(func() { ln.Close(); <-done })
+	agent, err := coord.Dial(t.Context(), coord.DialOptions{
+		Addr: ln.Addr().String(), Secret: []byte("secret"), RunID: "r", TTL: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
+		defer cancel()
+		_ = agent.Close(ctx) // its session has ended
+	})
+	text, err := json.Marshal(exitNotice{
+		Addrs: []string{"127.0.0.1:0", agent.Addrs()[0]}, RunID: "r", Secret: []byte("secret"), Token: agent.Token(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SendExitNotice(text, ExitNoticeTimeout); err != nil {
+		t.Error(err)
+	}
+	if n := s.Sessions(); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+	if err := SendExitNotice([]byte("{}"), ExitNoticeTimeout); err == nil {
+		t.Error("a notice without an address was sent")
+	}
+}

@@ -1,0 +1,39 @@
+package slurmlab
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Process is a process of a job.
+type Process struct{ Args, Env []string }
+
+// Processes returns the processes of the job that run now, on all nodes. Those of which the environment says nothing,
+// such as zombies, are left out.
+func (j *Job) Processes(t testing.TB) []Process {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Process
+	for _, path := range paths {
+		env, _ := os.ReadFile(path) // the process may have ended
+		args, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if p := (Process{split(args), split(env)}); slices.Contains(p.Env, j.mark) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// split returns the texts of a file in /proc that ends each with a zero byte.
+func split(data []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+}
+
+// Dir returns the folder of all files of the daemons: state, spools and logs.
+func (l *Lab) Dir() string { return l.dir }

@@ -1,0 +1,75 @@
+package certfiles
+
+import "time"
+
+// stamp distinguishes versions of a file. The zero value is a file that cannot be found.
+type stamp struct {
+	inode    uint64
+	size     int64
+	modified int64 // in ns since 1970
+}
+
+// stamps are those of the files, in the order of [Files].
+type stamps [3]stamp
+
+// versions is which versions of the files were read.
+type versions struct {
+	used    stamps // of the content in use
+	broken  bool   // the files read last cannot be used
+	failed  stamps // of those
+	settled bool   // the files read last cannot have changed since without new stamps
+}
+
+// settleTime is how long a file's time may stay the same although the file changes: some file systems count in steps of
+// two seconds.
+const settleTime = 2 * time.Second
+
+// mustRead reports whether the files, which have these stamps now, must be read.
+func (v *versions) mustRead(now stamps) bool {
+	latest := v.used
+	if v.broken {
+		latest = v.failed
+	}
+	return now != latest || !v.settled
+}
+
+// news is what there is to log after files were read.
+type news int
+
+const (
+	nothing  news = iota
+	replaced      // other files are in use now
+	unusable      // the files cannot be used, the first time
+	repaired      // the files can be used again
+)
+
+// read records that files with these stamps were read at a time, and whether they can be used.
+func (v *versions) read(now stamps, at time.Time, usable bool) news {
+	before := *v
+	v.broken, v.settled = !usable, now.settled(at)
+	switch {
+	case !usable:
+		v.failed = now
+		if !before.broken {
+			return unusable
+		}
+		return nothing
+	case before.broken:
+		v.used = now
+		return repaired
+	case before.used != now:
+		v.used = now
+		return replaced
+	}
+	return nothing
+}
+
+// settled reports whether a change of a file after this time gives it another stamp.
+func (s stamps) settled(at time.Time) bool {
+	for _, file := range s {
+		if since := at.Sub(time.Unix(0, file.modified)); file != (stamp{}) && since.Abs() < settleTime {
+			return false
+		}
+	}
+	return true
+}

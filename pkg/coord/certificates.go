@@ -1,0 +1,196 @@
+package coord
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
+)
+
+// Certificates of a site
+//
+// A side that was given a certificate shows it. A side that was given a CA demands a certificate of that CA: a client
+// one with the store's name, a store one of any name. The secret, if there is one, is proved as without certificates.
+// Each handshake uses the files' content of that moment, on both sides.
+
+// siteServerConfig returns a function that returns the configuration of a server for one handshake. A server without a
+// certificate of the site shows one of its own.
+func siteServerConfig(site *certfiles.Set) func() (*tls.Config, error) {
+	var mu sync.Mutex
+	var last *certfiles.Content // what config has been made from
+	var config *tls.Config      // shared by handshakes, since each connection keeps it
+	own := sync.OnceValues(serverConfig)
+	return func() (*tls.Config, error) {
+		content := site.Content()
+		mu.Lock()
+		defer mu.Unlock()
+		if content == last {
+			return config, nil
+		}
+		next := baseConfig()
+		if content.Pair != nil {
+			next.Certificates = []tls.Certificate{*content.Pair}
+		} else if with, err := own(); err != nil {
+			return nil, err
+		} else {
+			next.Certificates = with.Certificates
+		}
+		if content.CA != nil {
+			next.ClientAuth, next.ClientCAs = tls.RequireAndVerifyClientCert, content.CA
+		}
+		last, config = content, next
+		return config, nil
+	}
+}
+
+// siteClientConfig completes the configuration of a client for one handshake. It reports whether the handshake verifies
+// the store's certificate.
+func siteClientConfig(config *tls.Config, opts *DialOptions) (verifies bool) {
+	content := opts.Certificates.Content()
+	if content.Pair != nil {
+		// Also to a store of another CA, which then says so.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return content.Pair, nil }
+	}
+	if content.CA == nil {
+		return false
+	}
+	config.InsecureSkipVerify, config.RootCAs, config.ServerName = false, content.CA, opts.serverName()
+	return true
+}
+
+// serverName returns the name that the store's certificate must have.
+func (o *DialOptions) serverName() string {
+	name := o.ServerName
+	if name == "" {
+		name = o.Addr
+		if host, _, err := net.SplitHostPort(o.Addr); err == nil {
+			name = host
+		}
+	}
+	if addr, err := netip.ParseAddr(name); err == nil {
+		return addr.WithZone("").Unmap().String()
+	}
+	return cmp.Or(strings.TrimSuffix(name, "."), "localhost")
+}
+
+// certificateProblem says for people why a handshake has not accepted the peer's certificate. It returns "" if the
+// handshake failed otherwise.
+func certificateProblem(err error) string {
+	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	if !ok || len(failed.UnverifiedCertificates) == 0 {
+		return ""
+	}
+	leaf := failed.UnverifiedCertificates[0]
+	if selfMade(leaf) {
+		return "it was given no certificate and has made one itself: give it one of the CA"
+	}
+	if err, ok := errors.AsType[x509.HostnameError](err); ok {
+		return fmt.Sprintf("its certificate is for %s, not for %s: give it one for %[2]s", namesOf(leaf), err.Host)
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return fmt.Sprintf("no authority of the CA's file has signed its certificate (%s)", describeName(leaf))
+	}
+	if err, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		outdated := ""
+		if err.Cert != nil {
+			outdated = certfiles.Outdated(err.Cert, time.Now())
+		}
+		switch {
+		case err.Reason == x509.Expired && outdated != "" && err.Cert.IsCA:
+			return "the CA's certificate " + outdated
+		case err.Reason == x509.Expired && outdated != "":
+			return "its certificate " + outdated
+		case err.Reason == x509.IncompatibleUsage:
+			return "its certificate is not for this end of a connection: issue one for servers and clients " +
+				"(extended key usage serverAuth and clientAuth)"
+		}
+	}
+	return "its certificate cannot be verified: " + printable(failed.Err.Error())
+}
+
+// selfMade reports whether a store of elasticrun has made the certificate; see serverConfig.
+func selfMade(c *x509.Certificate) bool {
+	return bytes.Equal(c.RawSubject, c.RawIssuer) && len(c.Subject.Names) == 0
+}
+
+// namesOf lists the names of a server's certificate.
+func namesOf(c *x509.Certificate) string {
+	names := append([]string{}, c.DNSNames...)
+	for _, ip := range c.IPAddresses {
+		names = append(names, ip.String())
+	}
+	const most = 5
+	if len(names) > most {
+		names = append(names[:most], "…")
+	}
+	if len(names) == 0 {
+		return "no host (it has no subject alternative name)"
+	}
+	return printable(strings.Join(names, ", "))
+}
+
+// describeName returns the name of a certificate's subject for people.
+func describeName(c *x509.Certificate) string {
+	return printable(cmp.Or(c.Subject.String(), namesOf(c)))
+}
+
+// certificateAlert returns the peer's alert about this side's certificate, in TLS's words; "" if err is something else.
+// In TLS 1.3 a server sends it after the client's handshake has ended, so the client's first read returns it.
+func certificateAlert(err error) string {
+	remote, ok := errors.AsType[*net.OpError](err)
+	if !ok || remote.Op != "remote error" || remote.Err == nil {
+		return ""
+	}
+	text := strings.TrimPrefix(remote.Err.Error(), "tls: ")
+	if !strings.Contains(text, "certificate") {
+		return ""
+	}
+	return text
+}
+
+// rejected returns the error for a store that has sent an alert about this client's certificate.
+func (a *attempt) rejected(alert string) error {
+	message := "it does not accept this agent's certificate (" + alert + "): the store's log says why"
+	if a.opts.Certificates.Files().Cert == "" {
+		message = "it demands a certificate and this side has none: give ssl_cert and ssl_cert_key in --rdzv-conf"
+	}
+	if !a.believes() {
+		return a.dialError(ObstacleRejected, message, nil)
+	}
+	return a.refused(ReasonCertificate, message)
+}
+
+// believes reports whether a refusal ends the client: it comes from a store that has proved what it is, or from any
+// peer if the client demands no proof.
+func (a *attempt) believes() bool {
+	if a.proved || a.verified {
+		return true
+	}
+	return len(a.opts.Secret) == 0 && a.opts.Certificates.Files().CA == ""
+}
+
+// refusesCertificate returns why a server's TLS handshake has failed because of a certificate, or nil.
+func refusesCertificate(err error) *refusal {
+	if problem := certificateProblem(err); problem != "" {
+		return &refusal{ReasonCertificate, "the agent's certificate is not accepted: " + problem}
+	}
+	if alert := certificateAlert(err); alert != "" {
+		// An agent sends the same alert whatever is wrong with the certificate.
+		return &refusal{ReasonStoreCertificate, "the agent does not accept the store's certificate (" + alert +
+			"): the agent's error says why"}
+	}
+	if err != nil && strings.Contains(err.Error(), "client didn't provide a certificate") {
+		return &refusal{ReasonCertificate, "the agent has no certificate and the store demands one: give the agent " +
+			"ssl_cert and ssl_cert_key in --rdzv-conf"}
+	}
+	return nil
+}

@@ -317,6 +317,15 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it reads files and does not know what their certificates are for",
 	},
+	"pkg/coord/group": {
+		ours:   []string{"pkg/coord", "pkg/coord/replica"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "it keeps a coordination store in several processes, and does not know what the store is for",
+	},
+	"pkg/coord/replica": {
+		theirs: []string{"go.etcd.io/raft/v3", "google.golang.org/protobuf"},
+		why:    "it replicates keys and values without a clock, a network or a disk, and does not know what they mean",
+	},
 	"pkg/coord/etcd": {
 		ours: []string{"internal/plainerr", "internal/seconds", "pkg/coord"},
 		theirs: []string{
@@ -429,6 +438,7 @@ var rules = map[string]rule{
 // onlyIn names the only package that may import a module of others, tests included.
 var onlyIn = map[string]struct{ pkg, why string }{
 	"go.etcd.io/etcd":              {"pkg/coord/etcd", "the rest of the program sees a coordination store"},
+	"go.etcd.io/raft":              {"pkg/coord/replica", "the rest of the program sees a replica, whose messages are checked"},
 	"go.etcd.io/bbolt":             {"pkg/coord", "the coordination store alone keeps data on disk"},
 	"github.com/prometheus":        {"internal/status", "metrics are one view of a status"},
 	"github.com/spf13/viper":       {"internal/config", "the rest of the program sees resolved values"},

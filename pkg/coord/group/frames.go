@@ -1,0 +1,126 @@
+package group
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// A connection between members carries frames in one direction: a u32 with the number of bytes after it, big-endian,
+// and a byte for the kind. Numbers are uvarints; s marks a string after its length.
+//
+//	hello    s address of the sender, s instance id of the group; the first frame
+//	adopt    id: the receiver joins the group as this replica
+//	raft     a message of package replica
+//	leave    id: the sender, this replica, will end soon
+//	removed  id: the receiver, this replica, is no member any more
+type frameKind byte
+
+const (
+	frameHello frameKind = 1 + iota
+	frameAdopt
+	frameRaft
+	frameLeave
+	frameRemoved
+)
+
+// maxFrame limits a frame. The largest is a snapshot of the store's contents.
+const maxFrame = 1 << 30
+
+var errFrame = errors.New("a member sent a malformed frame")
+
+// frame is one frame; which fields it has depends on the kind.
+type frame struct {
+	kind     frameKind
+	addr     string
+	instance string
+	id       replica.ID
+	message  []byte
+}
+
+func (f frame) encode() []byte {
+	b := []byte{0, 0, 0, 0, byte(f.kind)}
+	switch f.kind {
+	case frameHello:
+		b = appendString(appendString(b, f.addr), f.instance)
+	case frameAdopt, frameLeave, frameRemoved:
+		b = binary.AppendUvarint(b, uint64(f.id))
+	case frameRaft:
+		b = append(b, f.message...)
+	}
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// readFrame reads one frame. It allocates at most about twice the bytes that have arrived, whatever size the frame
+// claims.
+func readFrame(r io.Reader) (frame, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	size := int(binary.BigEndian.Uint32(head[:]))
+	if size == 0 || size > maxFrame {
+		return frame{}, fmt.Errorf("%w: %d bytes", errFrame, size)
+	}
+	b := make([]byte, 0, min(size, 4<<10))
+	for len(b) < size {
+		if len(b) == cap(b) {
+			bigger := make([]byte, len(b), min(size, 2*cap(b)))
+			copy(bigger, b)
+			b = bigger
+		}
+		n, err := io.ReadFull(r, b[len(b):cap(b)])
+		if b = b[:len(b)+n]; err != nil {
+			return frame{}, err
+		}
+	}
+	return decodeFrame(b)
+}
+
+// decodeFrame reads a frame after its size.
+func decodeFrame(b []byte) (frame, error) {
+	f := frame{kind: frameKind(b[0])}
+	rest := b[1:]
+	ok := true
+	number := func() uint64 {
+		n, size := binary.Uvarint(rest)
+		if size <= 0 {
+			ok, rest = false, nil
+			return 0
+		}
+		rest = rest[size:]
+		return n
+	}
+	text := func() string {
+		n := number()
+		if n > uint64(len(rest)) {
+			ok = false
+			return ""
+		}
+		s := string(rest[:n])
+		rest = rest[n:]
+		return s
+	}
+	switch f.kind {
+	case frameHello:
+		f.addr, f.instance = text(), text()
+	case frameAdopt, frameLeave, frameRemoved:
+		f.id = replica.ID(number())
+	case frameRaft:
+		f.message, rest = rest, nil
+	default:
+		ok = false
+	}
+	if !ok || len(rest) > 0 {
+		return frame{}, fmt.Errorf("%w: kind %d", errFrame, f.kind)
+	}
+	return f, nil
+}

@@ -1,0 +1,53 @@
+package group
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+func TestFrames(t *testing.T) {
+	var stream bytes.Buffer
+	frames := []frame{
+		{kind: frameHello, addr: "host:29400", instance: "I"},
+		{kind: frameHello},
+		{kind: frameAdopt, id: 7},
+		{kind: frameLeave, id: 1 << 40},
+		{kind: frameRemoved, id: 3},
+		{kind: frameRaft, message: bytes.Repeat([]byte("m"), 100_000)},
+	}
+	for _, f := range frames {
+		stream.Write(f.encode())
+	}
+	for _, want := range frames {
+		got, err := readFrame(&stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(frame{})); diff != "" {
+			t.Errorf("kind %d (-want +got):\n%s", want.kind, diff)
+		}
+	}
+}
+
+// FuzzFrame checks that no bytes make readFrame panic, and that what it accepts is what encode writes.
+func FuzzFrame(f *testing.F) {
+	f.Add(frame{kind: frameHello, addr: "host:1", instance: "I"}.encode())
+	f.Add(frame{kind: frameAdopt, id: replica.ID(300)}.encode())
+	f.Add(frame{kind: frameRaft, message: []byte("message")}.encode())
+	f.Add([]byte{0x40, 0, 0, 0, 1}) // claims 1 GiB
+	f.Add([]byte{0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := readFrame(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		again, err := readFrame(bytes.NewReader(got.encode()))
+		if err != nil || !cmp.Equal(got, again, cmp.AllowUnexported(frame{})) {
+			t.Errorf("%+v became %+v, %v", got, again, err)
+		}
+	})
+}

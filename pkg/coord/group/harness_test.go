@@ -1,0 +1,238 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// network connects the members of a test by pipes. All of it lives in one bubble of synctest.
+type network struct {
+	t    testing.TB
+	opts Options // of each member; Addr and Connect are the network's
+
+	mu      sync.Mutex
+	members map[string]*Member
+	cut     map[[2]string]bool // two addresses, or a client's name and an address
+	conns   map[*link]bool
+}
+
+// link is one end of a pipe.
+type link struct {
+	net.Conn
+	ends [2]string
+}
+
+func newNetwork(t testing.TB, opts Options) *network {
+	t.Helper()
+	n := &network{t: t, opts: opts, members: map[string]*Member{}, cut: map[[2]string]bool{}, conns: map[*link]bool{}}
+	t.Cleanup(func() {
+		for _, m := range n.members {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return n
+}
+
+// start starts a member at addr.
+func (n *network) start(addr string) *Member {
+	n.t.Helper()
+	opts := n.opts
+	opts.Addr = addr
+	opts.Connect = func(ctx context.Context, to string) (net.Conn, error) { return n.dial(ctx, addr, to) }
+	m := New(opts)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.members[addr] = m
+	return m
+}
+
+var errCut = errors.New("the network is cut")
+
+func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {
+	n.mu.Lock()
+	m := n.members[to]
+	silent := n.isCut([2]string{from, to})
+	n.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return nil, errCut
+	}
+	if m == nil {
+		return nil, errors.New("nobody listens there")
+	}
+	here, there := net.Pipe()
+	l := &link{Conn: here, ends: [2]string{from, to}}
+	n.mu.Lock()
+	n.conns[l] = true
+	n.mu.Unlock()
+	m.ServeConn(there)
+	return l, nil
+}
+
+// Close closes the end. The other one notices.
+func (l *link) Close() error { return l.Conn.Close() }
+
+// kill ends a member as a crash would.
+func (n *network) kill(addr string) {
+	n.t.Helper()
+	n.mu.Lock()
+	m := n.members[addr]
+	delete(n.members, addr)
+	n.mu.Unlock()
+	if err := m.Close(); err != nil {
+		n.t.Error(err)
+	}
+	n.breakConns(func(l *link) bool { return l.ends[0] == addr || l.ends[1] == addr })
+}
+
+// isolate cuts a member off from all others and from these clients. heal ends that.
+func (n *network) isolate(addr string, clients ...string) (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var cuts [][2]string
+	for other := range n.members {
+		cuts = append(cuts, [2]string{other, addr})
+	}
+	for _, client := range clients {
+		cuts = append(cuts, [2]string{client, addr})
+	}
+	for _, cut := range cuts {
+		n.cut[cut] = true
+	}
+	n.breakLocked(func(l *link) bool { return n.isCut(l.ends) })
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, cut := range cuts {
+			delete(n.cut, cut)
+		}
+	}
+}
+
+// isCut reports whether two ends cannot talk. mu is held.
+func (n *network) isCut(ends [2]string) bool {
+	return n.cut[ends] || n.cut[[2]string{ends[1], ends[0]}]
+}
+
+func (n *network) breakConns(which func(*link) bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.breakLocked(which)
+}
+
+func (n *network) breakLocked(which func(*link) bool) {
+	for l := range n.conns {
+		if which(l) {
+			l.Close()
+			delete(n.conns, l)
+		}
+	}
+}
+
+// found starts a group of members at these addresses and waits until all of them vote.
+func (n *network) found(addrs ...string) {
+	n.t.Helper()
+	for _, addr := range addrs {
+		n.start(addr).SetCandidates(addrs)
+	}
+	if err := n.members[addrs[0]].Found(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.await("all members to vote", func() bool {
+		s := n.members[addrs[0]].Status()
+		return len(s.Voters) == len(addrs) && (s.SurvivesLoss || len(addrs) < 3)
+	})
+}
+
+// grow starts another member and gives its address to all members and to these clients. It returns all addresses.
+func (n *network) grow(addrs []string, clients ...*coord.Client) []string {
+	n.t.Helper()
+	added := fmt.Sprintf("member%d:1", len(addrs))
+	addrs = append(addrs, added)
+	n.start(added)
+	for _, m := range n.members {
+		m.SetCandidates(addrs)
+	}
+	for _, c := range clients {
+		c.SetAddrs(addrs)
+	}
+	return addrs
+}
+
+// awaitSpare waits until any one voter may be lost.
+func (n *network) awaitSpare() {
+	n.t.Helper()
+	n.await("three voters", func() bool { return n.members[n.leader()].Status().SurvivesLoss })
+}
+
+// await waits in virtual time until a condition holds.
+func (n *network) await(what string, holds func() bool) {
+	n.t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) { //nolint:forbidigo // the bubble's time
+		if time.Since(began) > time.Minute {
+			for addr, m := range n.members {
+				n.t.Logf("%s: %+v", addr, m.Status())
+				done := make(chan bool)
+				m.call(func() {
+					defer close(done)
+					if m.replica != nil {
+						n.t.Logf("%s: id %d %+v\n manager %+v", addr, m.id, m.replica.Status(), m.manager)
+					}
+				})
+				<-done
+			}
+			n.t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// leader returns the address of the member that leads.
+func (n *network) leader() string {
+	n.t.Helper()
+	leader := ""
+	n.await("a leader", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for addr, m := range n.members {
+			if m.Status().Leading {
+				leader = addr
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// client returns a client with a session. It knows these addresses, of which at least one must lead to the group.
+func (n *network) client(name string, ttl time.Duration, addrs ...string) *coord.Client {
+	n.t.Helper()
+	opts := n.opts.Dial
+	opts.TTL = ttl
+	opts.Adapt = func(o *coord.DialOptions) {
+		addr := o.Addr
+		o.Conn = func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, name, addr) }
+	}
+	for i := 0; ; i++ {
+		opts.Addr = addrs[i%len(addrs)]
+		opts.Adapt(&opts)
+		c, err := coord.Dial(n.t.Context(), opts)
+		if err == nil {
+			c.SetAddrs(addrs)
+			return c
+		}
+		if !errors.Is(err, coord.ErrUnavailable) {
+			n.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the bubble's time
+	}
+}

@@ -1,0 +1,48 @@
+package group
+
+import (
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// keeper hands the changes of the server of one term to the replica. It fails for good when that term ends.
+type keeper struct {
+	m    *Member
+	term uint64
+}
+
+// Write returns when a majority has the edits.
+func (k *keeper) Write(edits []coord.Edit) error {
+	converted := make([]replica.Edit, len(edits))
+	for i, e := range edits {
+		converted[i] = replica.Edit(e)
+	}
+	return k.ask(func(r *replica.Replica) (replica.Ticket, error) { return r.Write(converted) })
+}
+
+// Confirm returns when a majority has confirmed that this member leads.
+func (k *keeper) Confirm() error { return k.ask((*replica.Replica).Confirm) }
+
+// Failure says why the server ends.
+func (k *keeper) Failure() string { return "another node serves it now" }
+
+// Close does nothing: the replica is the member's.
+func (k *keeper) Close() error { return nil }
+
+// ask makes a request of the replica and waits for its outcome.
+func (k *keeper) ask(request func(*replica.Replica) (replica.Ticket, error)) error {
+	outcome := make(chan error, 1)
+	k.m.call(func() {
+		if k.m.serving == nil || k.m.serving.term != k.term {
+			outcome <- replica.ErrNotLeading
+			return
+		}
+		k.m.request(request, func(err error) { outcome <- err })
+	})
+	select {
+	case err := <-outcome:
+		return err
+	case <-k.m.done:
+		return coord.ErrServerClosed
+	}
+}

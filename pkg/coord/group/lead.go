@@ -1,0 +1,97 @@
+package group
+
+import (
+	"iter"
+	"maps"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// serving is the server of one term in which this member leads.
+type serving struct {
+	term   uint64
+	server *coord.Server
+	ended  chan struct{} // closed when the server and what Options.Lead started have ended
+}
+
+// contents is what the replica holds, as the server loads it.
+type contents map[string]map[string][]byte
+
+// All returns the keys and values of a bucket.
+func (c contents) All(bucket string) iter.Seq2[string, []byte] { return maps.All(c[bucket]) }
+
+// setRole begins or ends to serve when the replica's role has changed. The loop calls it.
+func (m *Member) setRole() {
+	role := m.replica.Status().Role
+	if s := m.serving; s != nil && (!role.Leading || role.Term != s.term || s.server.Err() != nil) {
+		m.stopServing()
+	}
+	if m.serving == nil && role.Leading {
+		m.startServing(role.Term)
+	}
+	if m.replica == nil {
+		return
+	}
+	m.mu.Lock()
+	m.leader = ""
+	if role.Leader == m.id {
+		m.leader = m.opts.Addr
+	} else if role.Leader != 0 {
+		m.leader = m.addrOf(role.Leader)
+	}
+	m.mu.Unlock()
+}
+
+// startServing makes a server of the replica's contents the one that clients get.
+func (m *Member) startServing(term uint64) {
+	held := contents{}
+	for e := range m.replica.Contents() {
+		if held[e.Bucket] == nil {
+			held[e.Bucket] = map[string][]byte{}
+		}
+		held[e.Bucket][e.Key] = e.Value
+	}
+	opts := m.opts.Server
+	opts.InstanceID, opts.OnMember = m.instance, m.onMember
+	server, err := coord.NewSharedServer(&keeper{m: m, term: term}, held, opts)
+	if err != nil {
+		m.log.Error().Err(err).Msg("this node cannot serve the job's store, and leaves its group")
+		m.abandon(err)
+		return
+	}
+	previous := m.lastServed
+	s := &serving{term: term, server: server, ended: make(chan struct{})}
+	m.serving, m.lastServed = s, s.ended
+	m.mu.Lock()
+	m.current = server
+	m.mu.Unlock()
+	m.running.Go(func() {
+		defer close(s.ended)
+		if previous != nil {
+			<-previous
+		}
+		stop := func() {}
+		if m.opts.Lead != nil {
+			stop = m.opts.Lead(server)
+		}
+		<-server.Ended()
+		stop()
+		_ = server.Close() // whose error is the keeper's
+	})
+}
+
+// stopServing ends the server: its clients look for the next one.
+func (m *Member) stopServing() {
+	m.mu.Lock()
+	m.current = m.doorman
+	m.mu.Unlock()
+	m.serving.server.Fail(coord.ErrServerClosed)
+	m.serving = nil
+}
+
+// elsewhere says which member serves, for [coord.ServerOptions].
+func (m *Member) elsewhere() (addr string, elsewhere bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leader, true
+}

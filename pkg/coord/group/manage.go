@@ -1,0 +1,183 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// bucketMembers has the address of each member, by its id. A later server of the store ignores it.
+const bucketMembers = "members"
+
+// manager is the leader's memory of what it has asked of others. The loop owns it. The zero value is ready for use.
+type manager struct {
+	now     int                // ticks since the start
+	busy    bool               // a step is under way
+	commit  uint64             // what was committed at the tick before
+	adopted map[replica.ID]int // when each learner was asked to join
+	refused map[string]int     // when each candidate was found to be silent
+	departs map[replica.ID]int // since when members have been leaving
+}
+
+// note records the address of a member in the contents, so that all members know it.
+func (g *manager) note(m *Member, id replica.ID, addr string) {
+	edit := replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10), Value: []byte(addr)}
+	m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write([]replica.Edit{edit}) }, func(error) {})
+}
+
+// leaving records that a member will end soon.
+func (g *manager) leaving(id replica.ID) {
+	if _, known := g.departs[id]; known {
+		return
+	}
+	if g.departs == nil {
+		g.departs = map[replica.ID]int{}
+	}
+	g.departs[id] = g.now
+}
+
+// addrOf returns a member's address, or "".
+func (m *Member) addrOf(id replica.ID) string {
+	if value := m.replica.Value(bucketMembers, strconv.FormatUint(uint64(id), 10)); value != nil {
+		return string(value)
+	}
+	return m.addrs[id] // of a member that the contents, which may be out of date, do not have
+}
+
+// manage takes the next step of plan, if this member leads and no step is under way.
+func (m *Member) manage() {
+	g := &m.manager
+	g.now++
+	status := m.replica.Status()
+	m.leaveNow(status)
+	committed := g.commit
+	g.commit = status.Commit
+	if !status.Leading || g.busy || status.Changing {
+		return
+	}
+	v := m.view(status, committed)
+	next := plan(v)
+	done := func(err error) {
+		g.busy = false
+		if err != nil {
+			m.log.Debug().Err(err).Msg("cannot change the members of the store's group")
+		}
+	}
+	switch {
+	case next.add != "":
+		g.busy = true
+		m.add(status, next.add, done)
+	case len(next.voters) > 0:
+		g.busy = true
+		lost := without(slices.Concat(status.Voters, status.Learners), slices.Concat(next.voters, next.learners))
+		silent := ids(slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(o member) bool { return !o.silent }))
+		change := func(r *replica.Replica) (replica.Ticket, error) { return r.Change(next.voters, next.learners) }
+		m.request(change, func(err error) {
+			if err == nil {
+				m.forget(lost, silent)
+			}
+			done(err)
+		})
+	case next.transfer != 0:
+		if err := m.replica.TransferTo(next.transfer); err != nil {
+			m.log.Debug().Err(err).Msg("cannot hand over the job's store")
+		}
+	}
+}
+
+// add makes the process at addr a learner, and asks it to join when the group has agreed.
+func (m *Member) add(status replica.Status, addr string, done func(error)) {
+	g := &m.manager
+	id := status.Highest + 1
+	g.note(m, id, addr)
+	learners := append(slices.Clone(status.Learners), id)
+	change := func(r *replica.Replica) (replica.Ticket, error) { return r.Change(status.Voters, learners) }
+	m.request(change, func(err error) {
+		if err == nil {
+			if g.adopted == nil {
+				g.adopted = map[replica.ID]int{}
+			}
+			g.adopted[id] = g.now
+			m.send(addr, frame{kind: frameAdopt, id: id})
+		}
+		done(err)
+	})
+}
+
+// forget forgets the addresses of members that were removed. Those that were silent are not asked again for a while.
+func (m *Member) forget(lost, silent []replica.ID) {
+	g := &m.manager
+	var edits []replica.Edit
+	for _, id := range lost {
+		if slices.Contains(silent, id) {
+			if g.refused == nil {
+				g.refused = map[string]int{}
+			}
+			g.refused[m.addrOf(id)] = g.now
+		}
+		delete(g.adopted, id)
+		edits = append(edits, replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10)})
+	}
+	if len(edits) > 0 {
+		m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write(edits) }, func(error) {})
+	}
+}
+
+// view returns what plan needs. committed is what was committed a tick ago.
+func (m *Member) view(status replica.Status, committed uint64) view {
+	g := &m.manager
+	v := view{self: m.id, want: m.opts.Voters}
+	describe := func(id replica.ID) member {
+		since, leaving := g.departs[id]
+		v.late = v.late || leaving && g.now-since >= leaveTicks
+		if id == m.id {
+			return member{id: id, current: true, leaving: leaving}
+		}
+		other, _ := find(status.Members, id)
+		silent := other.Silent
+		if joined, ok := g.adopted[id]; ok {
+			silent = min(silent, g.now-joined) // it can send nothing before it was asked
+		}
+		return member{
+			id: id, silent: silent >= silentTicks, leaving: leaving,
+			current: other.Applied > 0 && other.Match >= committed,
+		}
+	}
+	known := map[string]bool{m.opts.Addr: true}
+	for _, id := range status.Voters {
+		v.voters = append(v.voters, describe(id))
+		known[m.addrOf(id)] = true
+	}
+	for _, id := range status.Learners {
+		v.learners = append(v.learners, describe(id))
+		known[m.addrOf(id)] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, addr := range m.candidates {
+		since, refused := g.refused[addr]
+		if !known[addr] && (!refused || g.now-since >= refusedTicks) {
+			v.candidates = append(v.candidates, addr)
+		}
+	}
+	// Those that have never been silent first, then those whose silence was long ago.
+	slices.SortStableFunc(v.candidates, func(a, b string) int { return cmp.Compare(g.refused[a], g.refused[b]) })
+	return v
+}
+
+// setStatus updates what Status returns.
+func (m *Member) setStatus() {
+	status := m.replica.Status()
+	s := Status{Member: true, Leading: status.Leading, SurvivesLoss: status.SurvivesLoss()}
+	for _, id := range status.Voters {
+		if other, found := find(status.Members, id); found && other.Silent >= missingTicks {
+			s.SurvivesLoss = false
+		}
+		s.Voters = append(s.Voters, m.addrOf(id))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status = s
+}

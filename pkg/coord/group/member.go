@@ -1,0 +1,377 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// Options are the options of a Member.
+type Options struct {
+	// Addr is the address, HOST:PORT, at which the other members and the clients reach this process.
+	Addr string
+	// Server are the options of the store. The member chooses InstanceID, Elsewhere and OnMember.
+	Server coord.ServerOptions
+	// Dial are the options for connections to other members. The member chooses Addr, Conn, Role and TTL.
+	Dial coord.DialOptions
+	// Connect connects to an address. Nil connects by TCP.
+	Connect func(ctx context.Context, addr string) (net.Conn, error)
+	// Lead, if not nil, is called with the server when this member begins to lead. The store does not lead anything by
+	// itself: Lead starts what does. The stop that it returns is called when the server has ended, and Lead is not called
+	// again before stop has returned.
+	Lead func(*coord.Server) (stop func())
+	// Voters is how many members vote, if there are enough: 1, 3 or 5. 0 means 3.
+	Voters int
+	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 20 ticks is replaced by
+	// another leader, and a voter that is silent for 20 by another voter. 0 means 100 ms.
+	Tick   time.Duration
+	Logger zerolog.Logger
+}
+
+const (
+	electionTicks = 10  // a leader that hears from no majority for so long stops leading
+	missingTicks  = 5   // a voter that has been silent for so long may be lost
+	silentTicks   = 20  // after so much silence a voter is replaced
+	leaveTicks    = 30  // for so long a member that leaves waits for another one in its place
+	refusedTicks  = 100 // a process that was silent is not asked again for so long
+)
+
+// Member is this process's part in the group. Use New.
+type Member struct {
+	opts    Options
+	log     zerolog.Logger
+	done    chan struct{} // closed by Close
+	calls   chan func()   // for the loop
+	inbox   chan incoming // from other members
+	running sync.WaitGroup
+
+	// The loop's:
+	ticker     *time.Ticker     // stopped while this process is in no group
+	ticked     bool             // the first tick, which comes at a random time, is over
+	replica    *replica.Replica // nil while this process is in no group
+	id         replica.ID
+	instance   string                         // the group's; the process's own while it is in none
+	waiting    map[replica.Ticket]func(error) // what to do when a request is settled
+	peers      map[string]*peer
+	addrs      map[replica.ID]string // of members from which frames have come
+	serving    *serving              // nil while this member does not serve
+	lastServed <-chan struct{}       // closed when the latest server has ended
+	manager    manager
+	left       []chan<- error // of the calls of Leave
+
+	mu         sync.Mutex
+	closed     bool
+	inbound    map[net.Conn]bool // connections of other members
+	doorman    *coord.Server     // refuses clients while this member does not serve
+	current    *coord.Server     // gets the connections
+	leader     string            // the address of the member that leads, or ""
+	candidates []string
+	status     Status
+}
+
+// Status describes the group as this member sees it.
+type Status struct {
+	// Member reports whether this process is in a group, Leading whether it leads it.
+	Member, Leading bool
+	// Leader is the address of the member that leads, or "" if this member knows none.
+	Leader string
+	// Voters are the addresses of the members that vote, in the order in which they joined.
+	Voters []string
+	// SurvivesLoss reports whether any one voter may be lost. Only the leader knows, and learns of a lost voter only after
+	// half a second.
+	SurvivesLoss bool
+}
+
+// New returns a Member that is in no group. It joins one when a leader asks it to, or when Found is called.
+func New(opts Options) *Member {
+	opts.Voters = cmp.Or(opts.Voters, 3)
+	opts.Tick = cmp.Or(opts.Tick, 100*time.Millisecond)
+	m := &Member{
+		opts: opts, log: opts.Logger, done: make(chan struct{}), instance: rand.Text(), inbound: map[net.Conn]bool{},
+		calls: make(chan func()), inbox: make(chan incoming, 64), waiting: map[replica.Ticket]func(error){},
+		peers: map[string]*peer{}, addrs: map[replica.ID]string{},
+	}
+	m.ticker = time.NewTicker(m.opts.Tick)
+	m.ticker.Stop()
+	m.setDoorman()
+	m.running.Go(m.loop)
+	return m
+}
+
+// Found begins a new group with this process as its only member. The caller must know that no other process has founded
+// a group for the same store, and that none of an earlier one is left.
+func (m *Member) Found() error {
+	result := make(chan error, 1)
+	m.call(func() {
+		if m.replica != nil {
+			result <- errors.New("this process is in a group already")
+			return
+		}
+		err := m.become(1, m.instance, true)
+		if err == nil {
+			m.manager.note(m, 1, m.opts.Addr)
+			m.flush()
+		}
+		result <- err
+	})
+	select {
+	case err := <-result:
+		return err
+	case <-m.done:
+		return coord.ErrServerClosed
+	}
+}
+
+// ServeConn serves a connection of a client or of another member and owns it from then on. It does not block.
+func (m *Member) ServeConn(nc net.Conn) {
+	m.mu.Lock()
+	server := m.current
+	m.mu.Unlock()
+	server.ServeConn(nc)
+}
+
+// maxInbound is how many connections other members may have. A group needs one for each of its other members.
+const maxInbound = 64
+
+// onMember takes over the connection of another member.
+func (m *Member) onMember(nc net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || len(m.inbound) >= maxInbound {
+		nc.Close()
+		return
+	}
+	m.inbound[nc] = true
+	m.running.Go(func() {
+		m.receive(nc)
+		nc.Close()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.inbound, nc)
+	})
+}
+
+// SetCandidates sets the addresses of the processes that this member, while it leads, may ask to join the group, the
+// best first. Members among them are ignored.
+func (m *Member) SetCandidates(addrs []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.candidates = addrs
+}
+
+// Status returns the group's state.
+func (m *Member) Status() Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.status
+	s.Leader = m.leader
+	return s
+}
+
+// Close ends this member at once, as a crash would. Call Leave before, if others are to go on.
+func (m *Member) Close() error {
+	m.mu.Lock()
+	if !m.closed {
+		m.closed = true
+		close(m.done)
+	}
+	for nc := range m.inbound {
+		nc.Close()
+	}
+	m.mu.Unlock()
+	m.running.Wait()
+	return m.doorman.Close()
+}
+
+// setDoorman makes a server that refuses clients in the name of the group.
+func (m *Member) setDoorman() {
+	opts := m.opts.Server
+	opts.InstanceID, opts.Elsewhere, opts.OnMember = m.instance, m.elsewhere, m.onMember
+	doorman := coord.NewServer(opts)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if former := m.doorman; former != nil {
+		m.running.Go(func() { _ = former.Close() })
+	}
+	m.doorman, m.current = doorman, doorman
+}
+
+// call has the loop call f. It does nothing after Close.
+func (m *Member) call(f func()) {
+	select {
+	case m.calls <- f:
+	case <-m.done:
+	}
+}
+
+// become makes this process the replica with that id.
+func (m *Member) become(id replica.ID, instance string, founder bool) error {
+	r, err := replica.New(replica.Config{
+		ID: id, Founder: founder, HeartbeatTicks: 2, ElectionTicks: electionTicks,
+		ElectionTimeout: func() int { return electionTicks + mathrand.N(electionTicks) },
+	})
+	if err != nil {
+		return fmt.Errorf("join the store's group: %w", err)
+	}
+	if m.replica != nil {
+		m.abandon(errors.New("it has joined anew"))
+	}
+	m.replica, m.id, m.instance = r, id, instance
+	m.setDoorman()
+	m.disconnect() // the others know this process by its former group
+	m.ticked = false
+	m.ticker.Reset(1 + mathrand.N(m.opts.Tick)) // members that tick at the same times split votes
+	return nil
+}
+
+// abandon ends this process's membership.
+func (m *Member) abandon(err error) {
+	m.log.Debug().Err(err).Msg("this node has left the store's group")
+	if m.serving != nil {
+		m.stopServing()
+	}
+	for ticket, done := range m.waiting {
+		delete(m.waiting, ticket)
+		done(replica.ErrUnknown)
+	}
+	m.replica, m.manager = nil, manager{}
+	m.ticker.Stop()
+	for _, left := range m.left {
+		left <- nil
+	}
+	m.left = nil
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status, m.leader = Status{}, ""
+}
+
+// loop owns the replica.
+func (m *Member) loop() {
+	for {
+		select {
+		case <-m.done:
+			if m.replica != nil {
+				m.abandon(coord.ErrServerClosed)
+			}
+			m.disconnect()
+			return
+		case f := <-m.calls:
+			f()
+		case in := <-m.inbox:
+			m.handle(in)
+		case <-m.ticker.C:
+			m.tick()
+		}
+		m.flush()
+	}
+}
+
+// tick handles the passing of time.
+func (m *Member) tick() {
+	if m.replica == nil {
+		return // the tick was on its way when this process left its group
+	}
+	if !m.ticked {
+		m.ticked = true
+		m.ticker.Reset(m.opts.Tick)
+	}
+	m.replica.Tick()
+	m.flush()
+	if m.replica != nil {
+		m.manage()
+	}
+}
+
+// handle handles a frame and those that wait behind it.
+func (m *Member) handle(in incoming) {
+	for range cap(m.inbox) {
+		m.handleOne(in)
+		select {
+		case in = <-m.inbox:
+		default:
+			return
+		}
+	}
+}
+
+func (m *Member) handleOne(in incoming) {
+	switch {
+	case in.kind == frameAdopt:
+		m.adopt(in)
+	case m.replica == nil || in.from.instance != m.instance:
+	case in.kind == frameLeave:
+		m.handleLeave(in)
+	case in.kind == frameRemoved && in.id == m.id:
+		m.abandon(errRemoved)
+	case in.message.To() == m.id:
+		m.addrs[in.message.From()] = in.from.addr
+		if err := m.replica.Step(in.message); err != nil {
+			m.log.Warn().Err(err).Str("member", in.from.addr).Msg("ignored a message of a member of the store's group")
+		}
+	}
+}
+
+// adopt joins the group of a leader that has added this process.
+func (m *Member) adopt(in incoming) {
+	if m.replica != nil && (m.instance != in.from.instance || in.id <= m.id) {
+		return
+	}
+	if err := m.become(in.id, in.from.instance, false); err != nil {
+		m.log.Error().Err(err).Msg("cannot join the store's group")
+	}
+}
+
+// request makes a request of the replica; done gets its outcome.
+func (m *Member) request(request func(*replica.Replica) (replica.Ticket, error), done func(error)) {
+	ticket, err := request(m.replica)
+	if err != nil {
+		done(err)
+		return
+	}
+	m.waiting[ticket] = done
+}
+
+// flush does what the replica asks for.
+func (m *Member) flush() {
+	if m.replica == nil {
+		return
+	}
+	out := m.replica.Output()
+	for _, message := range out.Messages {
+		addr := m.addrOf(message.To())
+		if addr == "" {
+			continue
+		}
+		b, err := message.Encode()
+		if err != nil {
+			m.log.Error().Err(err).Msg("cannot send to a member of the store's group")
+			continue
+		}
+		m.send(addr, frame{kind: frameRaft, message: b})
+	}
+	for _, result := range out.Settled {
+		if done := m.waiting[result.Ticket]; done != nil {
+			delete(m.waiting, result.Ticket)
+			done(result.Err)
+		}
+	}
+	if err := m.replica.Err(); err != nil {
+		m.log.Error().Err(err).Msg("this node leaves the store's group")
+		m.abandon(err)
+		return
+	}
+	if m.setRole(); m.replica != nil {
+		m.setStatus()
+	}
+}

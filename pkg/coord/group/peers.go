@@ -1,0 +1,145 @@
+package group
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// peer sends frames to one member. Messages may be lost: raft sends again what matters.
+type peer struct {
+	addr   string
+	frames chan []byte
+	cancel context.CancelFunc
+}
+
+const (
+	// maxQueued is how many frames wait for a member that does not read them; further ones are lost.
+	maxQueued = 64
+	// dialPause is the pause after a failed attempt to connect to a member, maxTries the number of attempts for a frame.
+	dialPause = 100 * time.Millisecond
+	maxTries  = 20
+	// sendTimeout is how long a member may take to read a frame.
+	sendTimeout = 5 * time.Second
+)
+
+// send queues a frame for the member at addr. The loop calls it.
+func (m *Member) send(addr string, f frame) {
+	p := m.peers[addr]
+	if p == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		p = &peer{addr: addr, frames: make(chan []byte, maxQueued), cancel: cancel}
+		m.peers[addr] = p
+		hello := frame{kind: frameHello, addr: m.opts.Addr, instance: m.instance}.encode()
+		m.running.Go(func() { m.sendAll(ctx, p, hello) })
+	}
+	select {
+	case p.frames <- f.encode():
+	default:
+	}
+}
+
+// disconnect ends the connections to all members.
+func (m *Member) disconnect() {
+	for _, p := range m.peers {
+		p.cancel()
+	}
+	clear(m.peers)
+}
+
+// sendAll sends the frames of p until ctx ends. It connects when there is a frame to send, so that it leaves former
+// members alone.
+func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
+	for {
+		var first []byte
+		select {
+		case first = <-p.frames:
+		case <-ctx.Done():
+			return
+		}
+		err := m.sendFrom(ctx, p, hello, first)
+		if ctx.Err() != nil {
+			return
+		}
+		m.log.Debug().Err(err).Str("member", p.addr).Msg("no connection to another member of the store's group")
+	}
+}
+
+// sendFrom connects, and sends the first frame and those after it until the connection breaks or ctx ends.
+func (m *Member) sendFrom(ctx context.Context, p *peer, hello, first []byte) error {
+	nc, err := m.dial(ctx, p.addr)
+	for tries := 1; err != nil && tries < maxTries; tries++ {
+		select {
+		case <-time.After(dialPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		nc, err = m.dial(ctx, p.addr)
+	}
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	defer stop()
+	for b := slices.Concat(hello, first); ; {
+		nc.SetWriteDeadline(time.Now().Add(sendTimeout))
+		if _, err := nc.Write(b); err != nil {
+			return err
+		}
+		select {
+		case b = <-p.frames:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// dial connects to the member at addr.
+func (m *Member) dial(ctx context.Context, addr string) (net.Conn, error) {
+	opts := m.opts.Dial
+	opts.Addr = addr
+	if m.opts.Connect != nil {
+		opts.Conn = func(ctx context.Context) (net.Conn, error) { return m.opts.Connect(ctx, addr) }
+	}
+	return coord.DialMember(ctx, opts)
+}
+
+// incoming is a frame from another member, with what its connection began with.
+type incoming struct {
+	frame
+	from    frame // the hello
+	message replica.Message
+}
+
+// receive reads the frames of a member's connection until it breaks or m ends.
+func (m *Member) receive(nc net.Conn) {
+	nc.SetReadDeadline(time.Now().Add(sendTimeout))
+	hello, err := readFrame(nc)
+	if err != nil || hello.kind != frameHello {
+		return
+	}
+	nc.SetReadDeadline(time.Time{})
+	for {
+		in := incoming{from: hello}
+		if in.frame, err = readFrame(nc); err != nil {
+			return
+		}
+		if in.kind == frameRaft {
+			if in.message, err = replica.Decode(in.frame.message); err != nil {
+				m.log.Warn().Err(err).Str("member", hello.addr).Msg("closed the connection of a member of the store's group")
+				return
+			}
+			in.frame.message = nil
+		}
+		select {
+		case m.inbox <- in:
+		case <-m.done:
+			return
+		}
+	}
+}

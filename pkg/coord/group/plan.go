@@ -1,0 +1,113 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// view is what the leader knows when it decides who keeps the store.
+type view struct {
+	self       replica.ID
+	want       int      // voters, if there are enough members: 1, 3 or 5
+	voters     []member // with the leader
+	learners   []member
+	candidates []string // addresses of processes that can become members, the best first
+	late       bool     // a member that is leaving waits no longer for another one in its place
+}
+
+// member is one member of the group as the leader sees it.
+type member struct {
+	id      replica.ID
+	current bool // it has every entry that was committed a moment ago
+	silent  bool // it has sent nothing for too long
+	leaving bool // it will end soon
+}
+
+func (m member) usable() bool { return !m.silent && !m.leaving }
+
+// step is what the leader does next: at most one of its fields is set.
+type step struct {
+	add              string       // make the process at this address a learner
+	voters, learners []replica.ID // change the members to these
+	transfer         replica.ID   // hand the leadership to this voter
+}
+
+// plan decides the next step towards as many voters as are wanted and possible: an odd number, all of them usable. No
+// member becomes a voter before it is current: a majority must not depend on one that lacks entries. A group without a
+// replacement for a voter that it has lost falls back to fewer voters, since the loss of a second one would end it.
+func plan(v view) step {
+	var voters, next, waiting, leaving []replica.ID // waiting: learners that are not current yet
+	for _, m := range v.voters {
+		switch {
+		case m.usable():
+			voters = append(voters, m.id)
+		case m.leaving && !m.silent:
+			leaving = append(leaving, m.id)
+		}
+	}
+	// The leader first, so that it is the one that stays if there is one voter only.
+	slices.SortStableFunc(voters, func(a, b replica.ID) int { return rank(a, v.self) - rank(b, v.self) })
+	for _, m := range v.learners {
+		switch {
+		case !m.usable():
+		case m.current:
+			next = append(next, m.id)
+		default:
+			waiting = append(waiting, m.id)
+		}
+	}
+	available := slices.Concat(voters, next)
+	target := available[:odd(min(v.want, len(available)))]
+	mayGrow := !v.late && (len(waiting) > 0 || len(available) < v.want && len(v.candidates) > 0)
+	if len(target) < len(v.voters) && mayGrow || len(target) == 0 {
+		target = ids(v.voters) // a replacement may come
+	}
+	if slices.Contains(leaving, v.self) && len(voters) > 0 {
+		return step{transfer: voters[0]} // the next leader removes this one
+	}
+	spare := without(slices.Concat(voters, next, waiting), target)
+	usable := len(target) - len(without(target, available))
+	spare = spare[:min(len(spare), max(0, v.want-usable))]
+	if !sameIDs(target, ids(v.voters)) || !sameIDs(spare, ids(v.learners)) {
+		return step{voters: target, learners: spare}
+	}
+	if len(v.candidates) > 0 && len(available)+len(waiting) < v.want {
+		return step{add: v.candidates[0]}
+	}
+	return step{}
+}
+
+// rank orders the leader before the others.
+func rank(id, self replica.ID) int {
+	if id == self {
+		return 0
+	}
+	return 1
+}
+
+// without returns the elements of a that are not in b.
+func without(a, b []replica.ID) []replica.ID {
+	return slices.DeleteFunc(slices.Clone(a), func(id replica.ID) bool { return slices.Contains(b, id) })
+}
+
+// odd returns the greatest odd number up to n, or 0.
+func odd(n int) int {
+	if n > 0 && n%2 == 0 {
+		return n - 1
+	}
+	return n
+}
+
+func ids(members []member) []replica.ID {
+	var ids []replica.ID
+	for _, m := range members {
+		ids = append(ids, m.id)
+	}
+	return ids
+}
+
+// sameIDs reports whether a and b have the same elements; none occurs twice.
+func sameIDs(a, b []replica.ID) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(id replica.ID) bool { return !slices.Contains(b, id) })
+}

@@ -1,0 +1,122 @@
+package replica
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// entryLog has the entries that are not applied yet and some of the applied ones. It implements [raft.Storage]. Raft
+// gets every entry back from it, so an entry is stable for raft as soon as it is in memory.
+type entryLog struct {
+	machine *machine      // its state is the snapshot
+	start   *pb.HardState // of a new replica; nil if it has no group
+	index   uint64        // of the last entry that is gone
+	term    uint64        // of the last entry that is gone
+	entries []*pb.Entry
+	size    int // bytes of entries, roughly
+}
+
+const (
+	entrySize   = 128 // what an entry costs in memory without its data, in bytes
+	limitFactor = 8   // how many times its limit a log may have while a snapshot is on its way
+)
+
+func sizeOf(e *pb.Entry) int { return entrySize + len(e.GetData()) }
+
+// last returns the index of the last entry.
+func (l *entryLog) last() uint64 { return l.index + uint64(len(l.entries)) }
+
+// append adds entries. They replace those that have the same index or a higher one.
+func (l *entryLog) append(entries []*pb.Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	keep := entries[0].GetIndex() - l.index - 1
+	for _, e := range l.entries[keep:] {
+		l.size -= sizeOf(e)
+	}
+	for _, e := range entries {
+		l.size += sizeOf(e)
+	}
+	// The capacity ends at keep if entries are replaced: raft may still hold slices of those.
+	if keep < uint64(len(l.entries)) {
+		l.entries = l.entries[:keep:keep]
+	}
+	l.entries = append(l.entries, entries...)
+}
+
+// compact drops applied entries, oldest first, if the log is larger than limit, until the log has half of that. What
+// remains lets followers that are a little behind continue without a snapshot. Entries after keep remain until the log
+// is several times as large: a follower to which a snapshot is on its way will need them.
+func (l *entryLog) compact(limit int, keep uint64) {
+	if l.size <= limit {
+		return
+	}
+	drop := 0
+	for ; drop < len(l.entries) && l.size > limit/2; drop++ {
+		e := l.entries[drop]
+		if e.GetIndex() > l.machine.index || e.GetIndex() > keep && l.size <= limitFactor*limit {
+			break
+		}
+		l.size -= sizeOf(e)
+		l.index, l.term = e.GetIndex(), e.GetTerm()
+	}
+	if drop > 0 {
+		l.entries = slices.Clone(l.entries[drop:]) // a new array, so that the dropped entries are freed
+	}
+}
+
+// reset makes the log empty, after the entry of a snapshot.
+func (l *entryLog) reset(m *machine) {
+	l.machine, l.index, l.term, l.entries, l.size = m, m.index, m.term, nil, 0
+}
+
+// InitialState implements [raft.Storage].
+func (l *entryLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
+	return l.start, proto.Clone(l.machine.members).(*pb.ConfState), nil
+}
+
+// Entries implements [raft.Storage].
+func (l *entryLog) Entries(lo, hi, maxSize uint64) ([]*pb.Entry, error) {
+	if lo <= l.index {
+		return nil, raft.ErrCompacted
+	}
+	if hi > l.last()+1 {
+		return nil, raft.ErrUnavailable
+	}
+	entries := l.entries[lo-l.index-1 : hi-l.index-1]
+	n, size := 0, uint64(0)
+	for _, e := range entries {
+		if size += uint64(proto.Size(e)); n > 0 && size > maxSize {
+			break
+		}
+		n++
+	}
+	return entries[:n:n], nil
+}
+
+// Term implements [raft.Storage].
+func (l *entryLog) Term(i uint64) (uint64, error) {
+	switch {
+	case i < l.index:
+		return 0, raft.ErrCompacted
+	case i == l.index:
+		return l.term, nil
+	case i > l.last():
+		return 0, raft.ErrUnavailable
+	}
+	return l.entries[i-l.index-1].GetTerm(), nil
+}
+
+// LastIndex implements [raft.Storage].
+func (l *entryLog) LastIndex() (uint64, error) { return l.last(), nil }
+
+// FirstIndex implements [raft.Storage].
+func (l *entryLog) FirstIndex() (uint64, error) { return l.index + 1, nil }
+
+// Snapshot implements [raft.Storage]. Raft asks for it only if a follower needs one. Raft may ask while an entry is
+// being applied; then the snapshot is that of the entry before.
+func (l *entryLog) Snapshot() (*pb.Snapshot, error) { return l.machine.snapshot(), nil }

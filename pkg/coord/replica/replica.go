@@ -1,0 +1,319 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"go.etcd.io/raft/v3"
+	pb "go.etcd.io/raft/v3/raftpb"
+)
+
+// Config says how a replica behaves. Times are in ticks of the caller's clock.
+type Config struct {
+	ID ID
+	// Founder makes a new group whose only voter is this replica. Without it the replica has no group until a leader's
+	// Change adds it, and until then it does nothing but answer.
+	Founder bool
+	// HeartbeatTicks is the time between a leader's heartbeats. Default: 1.
+	HeartbeatTicks int
+	// ElectionTicks is the time after which a leader that no majority has answered stops leading, and a follower that
+	// hears from no leader may vote for another. It must be greater than HeartbeatTicks. Default: 10.
+	ElectionTicks int
+	// ElectionTimeout returns how long a voter hears from no leader before it campaigns. The replica asks again after
+	// each campaign. The values should be random, so that voters rarely campaign at once; less than ElectionTicks counts
+	// as ElectionTicks.
+	ElectionTimeout func() int
+	// SnapshotTicks is the time after which a leader sends a snapshot again that its follower has not acknowledged.
+	// Default: 10 times ElectionTicks.
+	SnapshotTicks int
+	// MaxWrite limits the bytes of one Write. Default: 16 MiB.
+	MaxWrite int
+	// MaxLog is how many bytes of applied entries the replica keeps for followers that are behind. A follower that is
+	// further behind gets a snapshot, and while that is on its way, the leader keeps up to 8 times as much. Default:
+	// 4 MiB.
+	MaxLog int
+	// MaxPending limits the bytes of writes that are not committed, unless there is only one. Default: 64 MiB.
+	MaxPending int
+	// MaxAppend limits the bytes of entries in one message, unless there is only one. Default and maximum: 256 KiB.
+	MaxAppend int
+}
+
+// withDefaults returns c with its defaults, or an error if a value cannot be used.
+func (c Config) withDefaults() (Config, error) {
+	or := func(n *int, value int) {
+		if *n == 0 {
+			*n = value
+		}
+	}
+	or(&c.HeartbeatTicks, 1)
+	or(&c.ElectionTicks, 10)
+	or(&c.SnapshotTicks, 10*c.ElectionTicks)
+	or(&c.MaxWrite, 16<<20)
+	or(&c.MaxLog, 4<<20)
+	or(&c.MaxPending, 64<<20)
+	or(&c.MaxAppend, maxAppend)
+	switch {
+	case !c.ID.valid():
+		return c, fmt.Errorf("replica: id %d is out of range", c.ID)
+	case c.ElectionTimeout == nil:
+		return c, errors.New("replica: ElectionTimeout is missing")
+	case c.HeartbeatTicks < 0 || c.ElectionTicks <= c.HeartbeatTicks || c.SnapshotTicks < 0:
+		return c, fmt.Errorf("replica: ticks are out of range: heartbeat %d, election %d, snapshot %d",
+			c.HeartbeatTicks, c.ElectionTicks, c.SnapshotTicks)
+	case min(c.MaxWrite, c.MaxLog, c.MaxPending, c.MaxAppend) < 0 || c.MaxAppend > maxAppend:
+		return c, errors.New("replica: a limit is out of range")
+	}
+	return c, nil
+}
+
+// ErrFailed means that the replica has met entries that contradict each other, and does nothing any more. It does not
+// happen unless two replicas had the same id or a group was founded twice.
+var ErrFailed = errors.New("replica: the group is inconsistent")
+
+// Replica is one replica of the store's contents. Only one goroutine may use it at a time.
+type Replica struct {
+	id      ID
+	cfg     Config
+	node    *raft.RawNode
+	log     *entryLog
+	machine *machine
+	failed  error // set once the replica has failed
+
+	// What raft has reported last:
+	term   uint64
+	vote   ID
+	commit uint64
+	lead   ID
+	leader bool // raft's own view; the replica leads only once it has applied an entry of this term too
+
+	now     int // ticks since the start
+	silent  int // ticks since a leader sent something, this replica voted, or it campaigned
+	timeout int // ticks of silence after which it campaigns
+
+	applyMembers func(*pb.ConfChangeV2) *pb.ConfState // the node's method; a test replaces it by a faulty one
+	leaves       uint64                               // the term in which it proposed the end of the change under way
+	dismissal    *pb.ConfChangeV2                     // the end of a change that removes this leader; see dismiss
+	incoming     *machine                             // the decoded snapshot of the message in Step
+	messages     []*pb.Message                        // to be sent
+	requests                                          // what the caller waits for
+	peers        map[ID]*peer                         // what a leader knows of the others; empty unless raft leads
+}
+
+// New returns a replica. A founder leads when New returns.
+func New(cfg Config) (*Replica, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	m := newMachine()
+	l := &entryLog{machine: m}
+	if cfg.Founder {
+		// The log begins after an entry that nobody has. So each other replica gets its first state, and with it the
+		// members, from a snapshot.
+		m.members.Voters, m.highest, m.index, m.term, m.changed = []uint64{uint64(cfg.ID)}, cfg.ID, 1, 1, 1
+		l.start = &pb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}
+		l.reset(m)
+	}
+	node, err := raft.NewRawNode(&raft.Config{
+		ID: uint64(cfg.ID), ElectionTick: cfg.ElectionTicks, HeartbeatTick: cfg.HeartbeatTicks, Storage: l,
+		MaxSizePerMsg: uint64(cfg.MaxAppend), MaxUncommittedEntriesSize: uint64(cfg.MaxPending), MaxInflightMsgs: 64,
+		CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe, DisableProposalForwarding: true,
+		StepDownOnRemoval: true, Logger: quiet{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replica: %w", err)
+	}
+	r := &Replica{id: cfg.ID, cfg: cfg, node: node, log: l, machine: m, peers: map[ID]*peer{}}
+	r.applyMembers = func(cc *pb.ConfChangeV2) *pb.ConfState { return r.node.ApplyConfChange(cc) }
+	r.term, r.commit = l.start.GetTerm(), l.start.GetCommit()
+	r.campaign()
+	return r, nil
+}
+
+// Tick advances the replica's time by one tick.
+//
+// Raft draws a random election time-out and campaigns from its own tick unless it leads. So a replica passes only a
+// leader's ticks on and counts a follower's itself. With a follower's ticks raft would also end the time in which it
+// refuses to vote because it has a leader; ForgetLeader ends that time instead.
+func (r *Replica) Tick() {
+	if r.failed != nil {
+		return
+	}
+	r.now++
+	if r.leader {
+		r.node.Tick()
+		r.drain()
+		r.watchPeers()
+		return
+	}
+	r.silent++
+	if r.silent >= r.cfg.ElectionTicks && r.lead != 0 {
+		r.forgetLeader()
+	}
+	if r.silent >= r.timeout {
+		r.campaign()
+	}
+}
+
+func (r *Replica) forgetLeader() {
+	if err := r.node.ForgetLeader(); err == nil { // a follower never refuses
+		r.drain()
+	}
+}
+
+// campaign asks the other voters whether they would vote for this replica, if it is a voter. A new group's founder is
+// the only one.
+func (r *Replica) campaign() {
+	r.silent, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)
+	if !r.votes(r.id) && r.dismissal == nil {
+		return
+	}
+	if err := r.node.Campaign(); err == nil { // raft reports no error
+		r.drain()
+	}
+}
+
+// heardFrom notes a message that raft has stepped.
+func (r *Replica) heardFrom(m Message) {
+	from := m.From()
+	if p := r.peers[from]; p != nil {
+		p.heard, p.applied = r.now, max(p.applied, m.applied)
+	}
+	switch m.raft.GetType() {
+	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
+		if r.lead == from && m.raft.GetTerm() == r.term {
+			r.silent = 0
+		}
+	case pb.MsgVote:
+		if r.vote == from && m.raft.GetTerm() == r.term {
+			r.silent = 0
+		}
+	}
+}
+
+// drain does what raft asks for, until raft asks for nothing. Then everything that is committed is applied.
+func (r *Replica) drain() {
+	for r.failed == nil && (r.node.HasReady() || r.proposeLeave()) {
+		rd := r.node.Ready()
+		r.observe(rd)
+		r.messages = append(r.messages, rd.Messages...) // they may leave at once: what they promise is in memory already
+		if !raft.IsEmptySnap(rd.Snapshot) {
+			r.machine, r.dismissal = r.incoming, nil
+			r.log.reset(r.machine)
+		}
+		r.log.append(rd.Entries)
+		for _, e := range rd.CommittedEntries {
+			r.apply(e)
+		}
+		for _, s := range rd.ReadStates {
+			r.confirmed = Ticket(binary.LittleEndian.Uint64(s.RequestCtx))
+		}
+		if r.failed == nil {
+			r.node.Advance(rd)
+		}
+	}
+	r.settleConfirms()
+	if r.log.size > r.cfg.MaxLog {
+		r.log.compact(r.cfg.MaxLog, r.onItsWay())
+	}
+}
+
+// observe takes over what raft reports of its state.
+func (r *Replica) observe(rd raft.Ready) {
+	led := r.leader
+	if !raft.IsEmptyHardState(rd.HardState) {
+		r.term, r.vote, r.commit = rd.GetTerm(), ID(rd.GetVote()), rd.GetCommit()
+	}
+	if rd.SoftState != nil {
+		r.lead, r.leader = ID(rd.Lead), rd.RaftState == raft.StateLeader
+	}
+	if !r.leader {
+		r.settleAll()
+		r.peers = nil
+	} else if !led {
+		r.reads, r.leaves, r.peers = 0, 0, map[ID]*peer{}
+		r.trackPeers()
+	}
+}
+
+// apply applies a committed entry.
+func (r *Replica) apply(e *pb.Entry) {
+	if r.failed != nil {
+		return
+	}
+	var err error
+	if e.GetType() == pb.EntryNormal {
+		err = r.machine.edit(e.GetData())
+	} else {
+		err = r.applyChange(e)
+	}
+	if err != nil {
+		r.failed = fmt.Errorf("%w: entry %d: %w", ErrFailed, e.GetIndex(), err)
+		r.leader, r.lead = false, 0
+		r.settleAll()
+		return
+	}
+	r.machine.index, r.machine.term = e.GetIndex(), e.GetTerm()
+	r.settleApplied(e)
+	if !r.votes(r.id) {
+		r.settleAll()
+	}
+}
+
+// Role says who leads.
+type Role struct {
+	Leader ID     // 0 if this replica knows none
+	Term   uint64 // grows with each leader
+	// Leading means that this replica leads and has applied an entry of its own term, and so all writes that a leader of
+	// an earlier term has acknowledged.
+	Leading bool
+}
+
+func (r *Replica) role() Role { return Role{Leader: r.lead, Term: r.term, Leading: r.leading()} }
+
+func (r *Replica) leading() bool { return r.leader && r.machine.term == r.term && r.votes(r.id) }
+
+// Output is what a replica has for its caller.
+type Output struct {
+	Messages []Message // to be sent, in this order
+	Settled  []Result  // of requests, each once
+	Role     Role
+}
+
+// Output returns what has accumulated since the last call. The caller calls it after each batch of other calls.
+func (r *Replica) Output() Output {
+	r.requestConfirm()
+	out := Output{Settled: r.settled, Role: r.role()}
+	for _, m := range r.messages {
+		out.Messages = append(out.Messages, Message{raft: m, applied: r.machine.index})
+	}
+	r.messages, r.settled = nil, nil
+	return out
+}
+
+// Contents returns the contents as applied, in the order of buckets and keys. The values must not be changed.
+func (r *Replica) Contents() iter.Seq[Edit] { return r.machine.all() }
+
+// Value returns a key's value, or nil if there is none. It must not be changed.
+func (r *Replica) Value(bucket, key string) []byte { return r.machine.buckets[bucket][key] }
+
+// Err returns an [ErrFailed] once the replica has failed.
+func (r *Replica) Err() error { return r.failed }
+
+// quiet is a logger that writes nothing. Raft expects Panic and Fatal not to return.
+type quiet struct{}
+
+func (quiet) Debug(...any)              {}
+func (quiet) Debugf(string, ...any)     {}
+func (quiet) Info(...any)               {}
+func (quiet) Infof(string, ...any)      {}
+func (quiet) Warning(...any)            {}
+func (quiet) Warningf(string, ...any)   {}
+func (quiet) Error(...any)              {}
+func (quiet) Errorf(string, ...any)     {}
+func (quiet) Fatal(v ...any)            { panic(fmt.Sprint(v...)) }
+func (quiet) Fatalf(f string, v ...any) { panic(fmt.Sprintf(f, v...)) }
+func (quiet) Panic(v ...any)            { panic(fmt.Sprint(v...)) }
+func (quiet) Panicf(f string, v ...any) { panic(fmt.Sprintf(f, v...)) }

@@ -1,0 +1,175 @@
+package replica
+
+import (
+	"slices"
+)
+
+// chance reports whether something with this probability happens in this tick.
+func (w *world) chance(p float64) bool { return !w.healed && w.rng.Float64() < p }
+
+// disrupt cuts links in one direction, pauses machines and kills a voter where the leader says that it may die.
+func (w *world) disrupt() {
+	if w.chance(w.cfg.cuts) {
+		from, to := w.rng.IntN(len(w.hosts)), w.rng.IntN(len(w.hosts))
+		until := w.now + 1 + w.rng.IntN(80)
+		w.cut[[2]int{from, to}] = until
+		if w.rng.IntN(2) == 0 { // or the whole machine, in one direction
+			for other := range w.hosts {
+				w.cut[[2]int{from, other}] = until
+			}
+		}
+		w.logf("machine %d is cut until %d", from, until)
+	}
+	if w.chance(w.cfg.pauses) {
+		h := w.hosts[w.rng.IntN(len(w.hosts))]
+		h.paused = w.now + 1 + w.rng.IntN(60)
+		w.logf("machine %d is paused until %d", h.index, h.paused)
+	}
+	if w.chance(w.cfg.kills) {
+		w.kill()
+	}
+}
+
+// kill ends a random voter if the latest leader says that the group survives that.
+func (w *world) kill() {
+	var leader *host
+	for _, h := range w.hosts {
+		if h.r != nil && h.role.Leading && (leader == nil || h.role.Term > leader.role.Term) {
+			leader = h
+		}
+	}
+	if leader == nil {
+		return
+	}
+	status := leader.r.Status()
+	if w.plant.surviveEarly {
+		for i := range status.Members {
+			status.Members[i].Applied = status.Changed
+		}
+	}
+	if !status.SurvivesLoss() {
+		return
+	}
+	for _, h := range w.hosts {
+		if h.r != nil && h.r.term > leader.r.term {
+			return // there may be a later leader
+		}
+	}
+	for _, id := range status.Voters {
+		if w.host(id) == nil {
+			return // one voter is lost already
+		}
+	}
+	h := w.host(status.Voters[w.rng.IntN(len(status.Voters))])
+	w.logf("replica %d dies", h.r.id)
+	w.check.kills++
+	if w.plant.reuseID {
+		w.start(h, h.r.id, false)
+		return
+	}
+	h.r, h.dead = nil, w.now+1+w.rng.IntN(40)
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.healed = true
+	clear(w.cut)
+	for _, h := range w.hosts {
+		h.paused = 0
+	}
+	w.check.enough = len(w.check.acked) + 3
+	w.logf("the network is healed")
+}
+
+// manage is what the owner of a leading replica does: it keeps the wanted number of voters and replaces lost ones.
+func (w *world) manage(h *host) {
+	status := h.r.Status()
+	for _, other := range w.hosts { // a replica that cannot be a member any more makes room for another
+		if other.r != nil && other.r.id <= status.Highest && !isIn(status, other.r.id) && !w.plant.twoFounders {
+			w.start(other, 0, false)
+		}
+	}
+	switch {
+	case len(status.Outgoing) > 0:
+	case w.chance(w.cfg.shrinks):
+		w.change(h, []ID{h.r.id}, nil)
+	case w.chance(w.cfg.hands):
+		if h.r.TransferTo(status.Voters[w.rng.IntN(len(status.Voters))]) == nil {
+			w.check.handovers++
+		}
+	case w.cfg.direct:
+		w.change(h, append(w.kept(h, status), w.spare(status)...), nil)
+	default:
+		w.promote(h, status)
+	}
+}
+
+func isIn(s Status, id ID) bool {
+	return slices.Contains(s.Voters, id) || slices.Contains(s.Outgoing, id) || slices.Contains(s.Learners, id)
+}
+
+// kept returns the voters without one that is behind. Sometimes it omits the oldest one.
+func (w *world) kept(h *host, status Status) []ID {
+	kept := slices.Clone(status.Voters)
+	if behind := h.r.Behind(25); len(behind) > 0 {
+		return slices.DeleteFunc(kept, func(id ID) bool { return id == behind[0] })
+	}
+	if len(kept) >= w.cfg.voters && w.chance(w.cfg.rotates) {
+		w.check.rotations++
+		return kept[1:] // ids grow, so every voter is the oldest one in turn, the leader too
+	}
+	return kept
+}
+
+// spare returns replicas that may become voters.
+func (w *world) spare(status Status) []ID {
+	var spare []ID
+	missing := w.cfg.voters - len(status.Voters)
+	for _, h := range w.hosts {
+		if h.r != nil && h.paused <= w.now && h.r.id > status.Highest && len(spare) < max(missing, 1) {
+			spare = append(spare, h.r.id)
+		}
+	}
+	return spare
+}
+
+// promote makes spare replicas learners, and learners voters once they have the entries.
+func (w *world) promote(h *host, status Status) {
+	if len(status.Learners) == 0 {
+		if len(status.Voters) < w.cfg.voters || len(w.kept(h, status)) < len(status.Voters) {
+			w.change(h, status.Voters, w.spare(status))
+		}
+		return
+	}
+	for _, m := range status.Members {
+		if !m.Voter && (w.host(m.ID) == nil || m.Silent > 30) {
+			w.change(h, status.Voters, nil)
+			return
+		}
+		if !m.Voter && m.Match+3 < status.Commit {
+			return
+		}
+	}
+	voters := append(w.kept(h, status), status.Learners...)
+	if len(voters) < w.cfg.voters && len(voters)%2 == 0 {
+		w.change(h, status.Voters, append(slices.Clone(status.Learners), w.spare(status)...)) // one is missing
+		return
+	}
+	w.change(h, voters[max(0, len(voters)-w.cfg.voters):], nil)
+}
+
+// change begins a change of members, with an odd number of voters.
+func (w *world) change(h *host, voters, learners []ID) {
+	if len(voters)%2 == 0 {
+		return
+	}
+	if len(voters) > w.cfg.voters {
+		voters = voters[len(voters)-w.cfg.voters:]
+	}
+	slices.Sort(voters)
+	if t, err := h.r.Change(voters, learners); err == nil {
+		w.logf("replica %d changes the members to %v and learners %v", h.r.id, voters, learners)
+		h.ops[t] = &operation{kind: 'm', term: h.role.Term}
+		w.check.changes++
+	}
+}

@@ -1,14 +1,16 @@
 package group
 
 import (
+	"errors"
+
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// keeper hands the changes of the server of one term to the replica. It fails for good when that term ends.
+// keeper hands the changes of one server to the replica. It fails for good when the member has another server, or none.
 type keeper struct {
-	m    *Member
-	term uint64
+	m  *Member
+	of *serving
 }
 
 // Write returns when a majority has the edits.
@@ -29,16 +31,25 @@ func (k *keeper) Failure() string { return "another node serves it now" }
 // Close does nothing: the replica is the member's.
 func (k *keeper) Close() error { return nil }
 
-// ask makes a request of the replica and waits for its outcome.
+// ask makes a request of the replica and waits for its outcome. While the replica has no room for it, for example
+// because the leadership is being handed over, it tries again at each tick.
 func (k *keeper) ask(request func(*replica.Replica) (replica.Ticket, error)) error {
 	outcome := make(chan error, 1)
-	k.m.call(func() {
-		if k.m.serving == nil || k.m.serving.term != k.term {
+	var try func()
+	try = func() {
+		if k.m.serving != k.of {
 			outcome <- replica.ErrNotLeading
 			return
 		}
-		k.m.request(request, func(err error) { outcome <- err })
-	})
+		k.m.request(request, func(err error) {
+			if errors.Is(err, replica.ErrBusy) {
+				k.m.retries = append(k.m.retries, try)
+				return
+			}
+			outcome <- err
+		})
+	}
+	k.m.call(try)
 	select {
 	case err := <-outcome:
 		return err

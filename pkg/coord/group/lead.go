@@ -7,11 +7,21 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// serving is the server of one term in which this member leads.
+// serving is one server of this member, in a term in which it leads.
 type serving struct {
 	term   uint64
 	server *coord.Server
-	ended  chan struct{} // closed when the server and what Options.Lead started have ended
+	ended  chan struct{} // closed when the server, its writes, and what Options.Lead started have ended
+}
+
+// isEnding reports whether the server has begun to end.
+func (s *serving) isEnding() bool {
+	select {
+	case <-s.server.Ended():
+		return true
+	default:
+		return false
+	}
 }
 
 // contents is what the replica holds, as the server loads it.
@@ -23,10 +33,10 @@ func (c contents) All(bucket string) iter.Seq2[string, []byte] { return maps.All
 // setRole begins or ends to serve when the replica's role has changed. The loop calls it.
 func (m *Member) setRole() {
 	role := m.replica.Status().Role
-	if s := m.serving; s != nil && (!role.Leading || role.Term != s.term || s.server.Err() != nil) {
+	if s := m.serving; s != nil && (!role.Leading || role.Term != s.term || s.isEnding()) {
 		m.stopServing()
 	}
-	if m.serving == nil && role.Leading {
+	if m.serving == nil && role.Leading && role.Term != m.servedTerm {
 		m.startServing(role.Term)
 	}
 	if m.replica == nil {
@@ -42,6 +52,21 @@ func (m *Member) setRole() {
 	m.mu.Unlock()
 }
 
+// serveAgain begins another server if the latest one has ended by itself, although the member still leads. It waits for
+// that one's end: until then its writes may still succeed, and the next server would load contents without them. The loop
+// calls it once a tick, so that servers which end at once do not follow each other without a pause.
+func (m *Member) serveAgain() {
+	role := m.replica.Status().Role
+	if m.serving != nil || !role.Leading || role.Term != m.servedTerm {
+		return
+	}
+	select {
+	case <-m.lastServed:
+		m.startServing(role.Term)
+	default:
+	}
+}
+
 // startServing makes a server of the replica's contents the one that clients get.
 func (m *Member) startServing(term uint64) {
 	held := contents{}
@@ -53,15 +78,16 @@ func (m *Member) startServing(term uint64) {
 	}
 	opts := m.opts.Server
 	opts.InstanceID, opts.OnMember = m.instance, m.onMember
-	server, err := coord.NewSharedServer(&keeper{m: m, term: term}, held, opts)
+	s := &serving{term: term, ended: make(chan struct{})}
+	server, err := coord.NewSharedServer(&keeper{m: m, of: s}, held, opts)
 	if err != nil {
 		m.log.Error().Err(err).Msg("this node cannot serve the job's store, and leaves its group")
 		m.abandon(err)
 		return
 	}
 	previous := m.lastServed
-	s := &serving{term: term, server: server, ended: make(chan struct{})}
-	m.serving, m.lastServed = s, s.ended
+	s.server = server
+	m.serving, m.servedTerm, m.lastServed = s, term, s.ended
 	m.mu.Lock()
 	m.current = server
 	m.mu.Unlock()

@@ -66,7 +66,9 @@ type Member struct {
 	peers      map[string]*peer
 	addrs      map[replica.ID]string // of members from which frames have come
 	serving    *serving              // nil while this member does not serve
+	servedTerm uint64                // the term of the latest server in this group, or 0
 	lastServed <-chan struct{}       // closed when the latest server has ended
+	retries    []func()              // requests for which the replica had no room; the next tick calls them
 	manager    manager
 	left       []chan<- error // of the calls of Leave
 
@@ -245,7 +247,8 @@ func (m *Member) abandon(err error) {
 		delete(m.waiting, ticket)
 		done(replica.ErrUnknown)
 	}
-	m.replica, m.manager = nil, manager{}
+	m.retry() // the server's requests fail now
+	m.replica, m.manager, m.servedTerm = nil, manager{}, 0
 	m.ticker.Stop()
 	for _, left := range m.left {
 		left <- nil
@@ -287,9 +290,21 @@ func (m *Member) tick() {
 		m.ticker.Reset(m.opts.Tick)
 	}
 	m.replica.Tick()
-	m.flush()
+	m.retry()
+	if m.flush(); m.replica != nil {
+		m.serveAgain()
+	}
 	if m.replica != nil {
 		m.manage()
+	}
+}
+
+// retry makes those requests again for which the replica had no room.
+func (m *Member) retry() {
+	retries := m.retries
+	m.retries = nil
+	for _, retry := range retries {
+		retry()
 	}
 }
 

@@ -239,7 +239,7 @@ func TestFormerTerm(t *testing.T) {
 		var former *keeper
 		known := make(chan bool)
 		m.call(func() {
-			former = &keeper{m: m, term: m.serving.term}
+			former = &keeper{m: m, of: m.serving}
 			close(known)
 		})
 		<-known

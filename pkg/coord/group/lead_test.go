@@ -1,0 +1,118 @@
+package group
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// foundLed founds a group of three, which member0 leads. Each server of a member that begins to lead comes through the
+// channel.
+func foundLed(t *testing.T) (*network, <-chan *coord.Server) {
+	t.Helper()
+	led := make(chan *coord.Server, 16)
+	n := newNetwork(t, Options{Lead: func(s *coord.Server) func() {
+		led <- s
+		return func() {}
+	}})
+	n.found("member0:1", "member1:1", "member2:1")
+	return n, led
+}
+
+// hold makes the replicas of these members stand still until release is called.
+func (n *network) hold(addrs ...string) (release func()) {
+	n.t.Helper()
+	released := make(chan struct{})
+	for _, addr := range addrs {
+		n.members[addr].call(func() { <-released })
+	}
+	return func() { close(released) }
+}
+
+// TestServerFails ends the server while a write of it is on its way, in a term that goes on. The next server must have
+// what the first one acknowledges, and nothing may come later.
+func TestServerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, led := foundLed(t)
+		first := <-led
+		local, err := first.Local()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := n.hold("member1:1", "member2:1")
+		acked := map[string]chan error{"on its way": make(chan error, 1), "behind it": make(chan error, 1)}
+		for _, key := range []string{"on its way", "behind it"} {
+			go func() {
+				_, err := local.Commit(t.Context(), nil, []coord.Op{{Key: key, Value: []byte("v")}})
+				acked[key] <- err
+			}()
+			synctest.Wait()
+		}
+		first.Fail(errors.New("the test ends it"))
+		time.Sleep(300 * time.Millisecond) //nolint:forbidigo // the bubble's time
+		release()
+		want := map[string]string{}
+		for key := range maps.Keys(acked) {
+			if err := <-acked[key]; err == nil {
+				want[key] = "v"
+			}
+		}
+		if want["on its way"] == "" {
+			t.Error("the write that was on its way has failed")
+		}
+		<-led
+		c := n.client("client", time.Minute, "member0:1")
+		holds(t, c, want)
+		closeClient(t, c)
+	})
+}
+
+// TestServerIsClosed closes the server of a member that leads: it serves again.
+func TestServerIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, led := foundLed(t)
+		c := n.client("client", time.Minute, "member0:1")
+		put(t, c, "key", "v")
+		if err := (<-led).Close(); err != nil {
+			t.Error(err)
+		}
+		n.await("another server", func() bool { return len(led) > 0 })
+		if !n.members["member0:1"].Status().Leading {
+			t.Error("another member leads")
+		}
+		holds(t, c, map[string]string{"key": "v"})
+		closeClient(t, c)
+	})
+}
+
+// TestWriteDuringTransfer writes while the leadership is handed to a member that does not take it. The write waits for
+// the end of that.
+func TestWriteDuringTransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, led := foundLed(t)
+		<-led
+		c := n.client("client", time.Minute, "member0:1")
+		release := n.hold("member1:1")
+		m := n.members["member0:1"]
+		m.call(func() {
+			for _, id := range m.replica.Status().Voters {
+				if m.addrOf(id) == "member1:1" {
+					if err := m.replica.TransferTo(id); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+		put(t, c, "key", "v")
+		if len(led) > 0 {
+			t.Error("the write has ended the server")
+		}
+		release()
+		holds(t, c, map[string]string{"key": "v"})
+		closeClient(t, c)
+	})
+}

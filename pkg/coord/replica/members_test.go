@@ -292,6 +292,32 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// A voter that the leader cannot reach asks the others for their votes again and again. That is no sign of life: it
+// gets no entries.
+func TestBehindOneWay(t *testing.T) {
+	g := newGroupOf(t, 2, Config{})
+	r := g.leader()
+	g.add(Config{ID: 3, ElectionTimeout: func() int { return 10 }})
+	g.change([]ID{1, 2, 3}, nil)
+	g.drop = func(m Message) bool { return m.From() == 1 && m.To() == 3 }
+	g.sent = nil
+	g.tick(30)
+	if !slices.ContainsFunc(g.sent, func(m Message) bool { return m.From() == 3 && m.To() == 1 }) {
+		t.Error("the voter has asked for no vote")
+	}
+	if got := r.Behind(20); !slices.Equal(got, []ID{3}) {
+		t.Errorf("silent voters: %v", got)
+	}
+	for _, m := range r.Status().Members {
+		if silent := m.Silent >= 20; silent != (m.ID == 3) {
+			t.Errorf("replica %d is silent for %d ticks", m.ID, m.Silent)
+		}
+	}
+	if !g.roles[1].Leading {
+		t.Error("the leader leads no more")
+	}
+}
+
 // The loss of any voter is survived only once each has applied the latest change.
 func TestSurvivesLoss(t *testing.T) {
 	g := newGroup(t)

@@ -175,13 +175,19 @@ func (r *Replica) campaign() {
 	}
 }
 
-// heardFrom notes a message that raft has stepped.
+// heardFrom notes a message that raft has stepped. For a leader only answers to its own messages show that another
+// member lives: one that the leader does not reach may still ask for votes.
 func (r *Replica) heardFrom(m Message) {
 	from := m.From()
-	if p := r.peers[from]; p != nil {
-		p.heard, p.applied = r.now, max(p.applied, m.applied)
+	p := r.peers[from]
+	if p != nil {
+		p.applied = max(p.applied, m.applied)
 	}
 	switch m.raft.GetType() {
+	case pb.MsgAppResp, pb.MsgHeartbeatResp:
+		if p != nil {
+			p.heard = r.now
+		}
 	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
 		if r.lead == from && m.raft.GetTerm() == r.term {
 			r.silent = 0

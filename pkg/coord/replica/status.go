@@ -11,7 +11,7 @@ import (
 
 // peer is what a leader knows of another member.
 type peer struct {
-	heard   int    // the tick of its last message
+	heard   int    // the tick of its last answer
 	applied uint64 // the index that it has applied, at least
 	target  uint64 // the commit index that it has to reach next
 	reached int    // the tick at which it had reached the target before
@@ -83,8 +83,8 @@ func (r *Replica) onItsWay() uint64 {
 	return lowest
 }
 
-// Behind returns the other voters, in order, that have sent nothing for the given number of ticks, or that lack entries
-// which were committed that long ago. It returns none unless the replica leads.
+// Behind returns the other voters, in order, that have answered nothing for the given number of ticks, or that lack
+// entries which were committed that long ago. It returns none unless the replica leads.
 func (r *Replica) Behind(ticks int) []ID {
 	var behind []ID
 	for _, id := range slices.Sorted(maps.Keys(r.peers)) {
@@ -101,7 +101,7 @@ type Member struct {
 	Voter   bool
 	Match   uint64 // the index up to which it has the entries
 	Applied uint64 // the index that it has applied, at least
-	Silent  int    // ticks since its last message
+	Silent  int    // ticks since its last answer to a message of the leader
 }
 
 // Status describes a replica.

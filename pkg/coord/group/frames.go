@@ -17,6 +17,7 @@ import (
 //	raft     a message of package replica
 //	leave    id: the sender, this replica, will end soon
 //	removed  id: the receiver, this replica, is no member any more
+//	ask      id: the sender, this replica, hears from no leader: is it still a member?
 type frameKind byte
 
 const (
@@ -25,10 +26,13 @@ const (
 	frameRaft
 	frameLeave
 	frameRemoved
+	frameAsk
 )
 
-// maxFrame limits a frame. The largest is a snapshot of the store's contents.
-const maxFrame = 1 << 30
+const (
+	maxFrame = 1 << 30 // the largest frame is a snapshot of the store's contents
+	maxHello = 4 << 10
+)
 
 var errFrame = errors.New("a member sent a malformed frame")
 
@@ -46,7 +50,7 @@ func (f frame) encode() []byte {
 	switch f.kind {
 	case frameHello:
 		b = appendString(appendString(b, f.addr), f.instance)
-	case frameAdopt, frameLeave, frameRemoved:
+	case frameAdopt, frameLeave, frameRemoved, frameAsk:
 		b = binary.AppendUvarint(b, uint64(f.id))
 	case frameRaft:
 		b = append(b, f.message...)
@@ -59,15 +63,15 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// readFrame reads one frame. It allocates at most about twice the bytes that have arrived, whatever size the frame
-// claims.
-func readFrame(r io.Reader) (frame, error) {
+// readFrame reads one frame of at most limit bytes. It allocates at most about twice the bytes that have arrived,
+// whatever size the frame claims.
+func readFrame(r io.Reader, limit int) (frame, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return frame{}, err
 	}
 	size := int(binary.BigEndian.Uint32(head[:]))
-	if size == 0 || size > maxFrame {
+	if size == 0 || size > limit {
 		return frame{}, fmt.Errorf("%w: %d bytes", errFrame, size)
 	}
 	b := make([]byte, 0, min(size, 4<<10))
@@ -112,7 +116,7 @@ func decodeFrame(b []byte) (frame, error) {
 	switch f.kind {
 	case frameHello:
 		f.addr, f.instance = text(), text()
-	case frameAdopt, frameLeave, frameRemoved:
+	case frameAdopt, frameLeave, frameRemoved, frameAsk:
 		f.id = replica.ID(number())
 	case frameRaft:
 		f.message, rest = rest, nil

@@ -23,7 +23,7 @@ func TestFrames(t *testing.T) {
 		stream.Write(f.encode())
 	}
 	for _, want := range frames {
-		got, err := readFrame(&stream)
+		got, err := readFrame(&stream, maxFrame)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,11 +41,11 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0x40, 0, 0, 0, 1}) // claims 1 GiB
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := readFrame(bytes.NewReader(b))
+		got, err := readFrame(bytes.NewReader(b), maxFrame)
 		if err != nil {
 			return
 		}
-		again, err := readFrame(bytes.NewReader(got.encode()))
+		again, err := readFrame(bytes.NewReader(got.encode()), maxFrame)
 		if err != nil || !cmp.Equal(got, again, cmp.AllowUnexported(frame{})) {
 			t.Errorf("%+v became %+v, %v", got, again, err)
 		}

@@ -15,11 +15,13 @@ var (
 )
 
 // Leave hands over what this member does for the group: it returns when another member leads and this one is a member
-// no more. It returns at once if the process is in no group, with an error if it is the group's only member and there
-// is no candidate. The process must still serve its connections until then. Call Close afterwards in any case.
+// no more, and joins no group again. It returns at once if the process is in no group. It returns an error if this is
+// the last member and there is no candidate; of members that leave together, one is the last. The process must still
+// serve its connections until then. Call Close afterwards in any case.
 func (m *Member) Leave(ctx context.Context) error {
 	result := make(chan error, 1)
 	m.call(func() {
+		m.gone = true
 		if m.replica == nil {
 			result <- nil
 			return
@@ -37,42 +39,72 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// leaveNow does this member's part in leaving, once a tick. It asks the leader, also after its removal: the others may
-// need its vote until they have applied the removal.
-func (m *Member) leaveNow(status replica.Status) {
-	if _, leaving := m.manager.departs[m.id]; !leaving {
-		return
+// askOthers sends, once a tick, what a member that leaves or has lost the group asks of the others. A member that leaves
+// tells all voters, as any of them may lead soon and must know who stays. It asks also after its removal: the others
+// may need its vote until they have applied it.
+func (m *Member) askOthers(status replica.Status) {
+	g := &m.manager
+	members := slices.Concat(status.Voters, status.Outgoing, status.Learners)
+	for id := range g.departs {
+		if id != m.id && !slices.Contains(members, id) {
+			delete(g.departs, id)
+		}
 	}
-	switch {
-	case status.Leading && len(status.Voters) == 1 && len(status.Learners) == 0:
-		if len(m.view(status, 0).candidates) > 0 {
+	if status.Leading {
+		g.heard = g.now
+	}
+	ask := frame{kind: frameAsk, id: m.id}
+	var addrs []string
+	if _, leaving := g.departs[m.id]; leaving {
+		if m.isLast(status) {
+			m.stay()
 			return
 		}
-		for _, left := range m.left {
-			left <- errAlone
-		}
-		m.left = nil
-		delete(m.manager.departs, m.id)
-	case status.Leading:
-	case status.Leader != 0 && status.Leader != m.id:
-		m.send(m.addrOf(status.Leader), frame{kind: frameLeave, id: m.id})
-	default:
-		for _, id := range status.Voters { // one of them may lead soon
-			if id != m.id {
-				m.send(m.addrOf(id), frame{kind: frameLeave, id: m.id})
-			}
+		ask.kind = frameLeave
+		addrs = append(addrs, m.addrOf(status.Leader))
+	} else if silence := g.now - g.heard; silence < silentTicks || silence%electionTicks != 0 {
+		return
+	}
+	for _, id := range status.Voters {
+		addrs = append(addrs, m.addrOf(id))
+	}
+	if g.now-g.heard >= silentTicks { // it may have been removed by members that it does not know
+		m.mu.Lock()
+		addrs = append(addrs, m.candidates...)
+		m.mu.Unlock()
+	}
+	slices.Sort(addrs)
+	for _, addr := range slices.Compact(addrs) {
+		if addr != "" && addr != m.opts.Addr {
+			m.send(addr, ask)
 		}
 	}
 }
 
-// handleLeave handles another member's announcement.
-func (m *Member) handleLeave(in incoming) {
+// isLast reports whether this process is the group's only member, and nobody can be asked to join.
+func (m *Member) isLast(status replica.Status) bool {
+	alone := status.Leading && len(status.Voters) == 1 && len(status.Learners) == 0
+	return alone && len(m.view(status, 0).candidates) == 0
+}
+
+// stay ends the attempt to leave: there is nobody else.
+func (m *Member) stay() {
+	for _, left := range m.left {
+		left <- errAlone
+	}
+	m.left, m.gone = nil, false
+	delete(m.manager.departs, m.id)
+}
+
+// handleAsk handles another member's announcement that it will leave, or its question whether it is a member.
+func (m *Member) handleAsk(in incoming) {
 	status := m.replica.Status()
 	switch {
-	case !status.Leading:
 	case slices.Contains(slices.Concat(status.Voters, status.Outgoing, status.Learners), in.id):
-		m.manager.leaving(in.id)
-	case m.isSettled(status):
+		if in.kind == frameLeave {
+			m.manager.leaving(in.id)
+		}
+	case status.Leading && m.isSettled(status):
 		m.send(in.from.addr, frame{kind: frameRemoved, id: in.id})
 	}
 }

@@ -16,15 +16,16 @@ type manager struct {
 	now     int                // ticks since the start
 	busy    bool               // a step is under way
 	commit  uint64             // what was committed at the tick before
-	adopted map[replica.ID]int // when each learner was asked to join
-	refused map[string]int     // when each candidate was found to be silent
+	heard   int                // when this member last heard from a leader
+	adopted map[replica.ID]int // when each learner was asked to join, or was first seen
+	refused map[string]int     // until when each candidate that was silent is not asked to join
 	departs map[replica.ID]int // since when members have been leaving
 }
 
-// note records the address of a member in the contents, so that all members know it.
-func (g *manager) note(m *Member, id replica.ID, addr string) {
+// note records the address of a member in the contents, so that all members know it. done gets the outcome.
+func (g *manager) note(m *Member, id replica.ID, addr string, done func(error)) {
 	edit := replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10), Value: []byte(addr)}
-	m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write([]replica.Edit{edit}) }, func(error) {})
+	m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write([]replica.Edit{edit}) }, done)
 }
 
 // leaving records that a member will end soon.
@@ -51,7 +52,8 @@ func (m *Member) manage() {
 	g := &m.manager
 	g.now++
 	status := m.replica.Status()
-	m.leaveNow(status)
+	m.askOthers(status)
+	m.disconnectFormer(status)
 	committed := g.commit
 	g.commit = status.Commit
 	if !status.Leading || g.busy || status.Changing {
@@ -76,7 +78,7 @@ func (m *Member) manage() {
 		change := func(r *replica.Replica) (replica.Ticket, error) { return r.Change(next.voters, next.learners) }
 		m.request(change, func(err error) {
 			if err == nil {
-				m.forget(lost, silent)
+				m.forget(status, lost, silent)
 			}
 			done(err)
 		})
@@ -91,32 +93,52 @@ func (m *Member) manage() {
 func (m *Member) add(status replica.Status, addr string, done func(error)) {
 	g := &m.manager
 	id := status.Highest + 1
-	g.note(m, id, addr)
 	learners := append(slices.Clone(status.Learners), id)
 	change := func(r *replica.Replica) (replica.Ticket, error) { return r.Change(status.Voters, learners) }
-	m.request(change, func(err error) {
-		if err == nil {
-			if g.adopted == nil {
-				g.adopted = map[replica.ID]int{}
-			}
-			g.adopted[id] = g.now
-			m.send(addr, frame{kind: frameAdopt, id: id})
+	g.note(m, id, addr, func(err error) {
+		if err != nil {
+			done(err)
+			return
 		}
-		done(err)
+		m.request(change, func(err error) {
+			if err == nil {
+				g.adopt(id)
+				m.send(addr, frame{kind: frameAdopt, id: id})
+			}
+			done(err)
+		})
 	})
 }
 
-// forget forgets the addresses of members that were removed. Those that were silent are not asked again for a while.
-func (m *Member) forget(lost, silent []replica.ID) {
+// adopt begins the time in which a learner must be heard, and get what it lacks.
+func (g *manager) adopt(id replica.ID) {
+	if g.adopted == nil {
+		g.adopted = map[replica.ID]int{}
+	}
+	g.adopted[id] = g.now
+}
+
+// forget forgets the addresses of members that were removed. Those that left or were silent are not asked again for a
+// while, which is short for a voter: it may have been restarted.
+func (m *Member) forget(status replica.Status, lost, silent []replica.ID) {
 	g := &m.manager
 	var edits []replica.Edit
 	for _, id := range lost {
-		if slices.Contains(silent, id) {
-			if g.refused == nil {
-				g.refused = map[string]int{}
-			}
-			g.refused[m.addrOf(id)] = g.now
+		_, left := g.departs[id]
+		pause := 0
+		switch {
+		case left:
+			pause = refusedTicks
+		case !slices.Contains(silent, id):
+		case slices.Contains(status.Voters, id):
+			pause = silentTicks
+		default:
+			pause = refusedTicks
 		}
+		if g.refused == nil {
+			g.refused = map[string]int{}
+		}
+		g.refused[m.addrOf(id)] = g.now + pause
 		delete(g.adopted, id)
 		edits = append(edits, replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10)})
 	}
@@ -131,7 +153,7 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	v := view{self: m.id, want: m.opts.Voters}
 	describe := func(id replica.ID) member {
 		since, leaving := g.departs[id]
-		v.late = v.late || leaving && g.now-since >= leaveTicks
+		v.late = v.late || leaving && g.now-since >= replaceTicks
 		if id == m.id {
 			return member{id: id, current: true, leaving: leaving}
 		}
@@ -148,17 +170,23 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	known := map[string]bool{m.opts.Addr: true}
 	for _, id := range status.Voters {
 		v.voters = append(v.voters, describe(id))
+		other, _ := find(status.Members, id)
+		v.late = v.late || other.Silent >= silentTicks+replaceTicks
 		known[m.addrOf(id)] = true
 	}
 	for _, id := range status.Learners {
-		v.learners = append(v.learners, describe(id))
+		if _, seen := g.adopted[id]; !seen {
+			g.adopt(id) // by an earlier leader
+		}
+		learner := describe(id)
+		learner.silent = learner.silent || !learner.current && g.now-g.adopted[id] >= slowTicks
+		v.learners = append(v.learners, learner)
 		known[m.addrOf(id)] = true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, addr := range m.candidates {
-		since, refused := g.refused[addr]
-		if !known[addr] && (!refused || g.now-since >= refusedTicks) {
+		if !known[addr] && g.now >= g.refused[addr] {
 			v.candidates = append(v.candidates, addr)
 		}
 	}

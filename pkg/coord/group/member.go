@@ -43,8 +43,9 @@ const (
 	electionTicks = 10  // a leader that hears from no majority for so long stops leading
 	missingTicks  = 5   // a voter that has been silent for so long may be lost
 	silentTicks   = 20  // after so much silence a voter is replaced
-	leaveTicks    = 30  // for so long a member that leaves waits for another one in its place
-	refusedTicks  = 100 // a process that was silent is not asked again for so long
+	replaceTicks  = 30  // for so long a member that leaves or was lost waits for another one in its place
+	refusedTicks  = 100 // a process that was silent when it was asked to join is not asked again for so long
+	slowTicks     = 600 // a learner that lacks entries for so long loses its place
 )
 
 // Member is this process's part in the group. Use New.
@@ -61,7 +62,8 @@ type Member struct {
 	ticked     bool             // the first tick, which comes at a random time, is over
 	replica    *replica.Replica // nil while this process is in no group
 	id         replica.ID
-	instance   string                         // the group's; the process's own while it is in none
+	instance   string                         // the latest group's; the process's own while it has been in none
+	gone       bool                           // Leave was called, so it joins no group
 	waiting    map[replica.Ticket]func(error) // what to do when a request is settled
 	peers      map[string]*peer
 	addrs      map[replica.ID]string // of members from which frames have come
@@ -120,9 +122,10 @@ func (m *Member) Found() error {
 			result <- errors.New("this process is in a group already")
 			return
 		}
-		err := m.become(1, m.instance, true)
+		err := m.become(1, rand.Text(), true)
 		if err == nil {
-			m.manager.note(m, 1, m.opts.Addr)
+			m.gone = false
+			m.manager.note(m, 1, m.opts.Addr, func(error) {})
 			m.flush()
 		}
 		result <- err
@@ -325,8 +328,8 @@ func (m *Member) handleOne(in incoming) {
 	case in.kind == frameAdopt:
 		m.adopt(in)
 	case m.replica == nil || in.from.instance != m.instance:
-	case in.kind == frameLeave:
-		m.handleLeave(in)
+	case in.kind == frameLeave, in.kind == frameAsk:
+		m.handleAsk(in)
 	case in.kind == frameRemoved && in.id == m.id:
 		m.abandon(errRemoved)
 	case in.message.To() == m.id:
@@ -334,12 +337,15 @@ func (m *Member) handleOne(in incoming) {
 		if err := m.replica.Step(in.message); err != nil {
 			m.log.Warn().Err(err).Str("member", in.from.addr).Msg("ignored a message of a member of the store's group")
 		}
+		if in.message.From() == m.replica.Status().Leader {
+			m.manager.heard = m.manager.now
+		}
 	}
 }
 
 // adopt joins the group of a leader that has added this process.
 func (m *Member) adopt(in incoming) {
-	if m.replica != nil && (m.instance != in.from.instance || in.id <= m.id) {
+	if m.gone && m.replica == nil || m.replica != nil && (m.instance != in.from.instance || in.id <= m.id) {
 		return
 	}
 	if err := m.become(in.id, in.from.instance, false); err != nil {

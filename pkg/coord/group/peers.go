@@ -15,6 +15,7 @@ type peer struct {
 	addr   string
 	frames chan []byte
 	cancel context.CancelFunc
+	used   int // the tick of the last frame
 }
 
 const (
@@ -23,6 +24,8 @@ const (
 	// dialPause is the pause after a failed attempt to connect to a member, maxTries the number of attempts for a frame.
 	dialPause = 100 * time.Millisecond
 	maxTries  = 20
+	// formerTicks is for how many ticks the connection to a former member is kept after the last frame.
+	formerTicks = 100
 	// sendTimeout is how long a member may take to read a frame.
 	sendTimeout = 5 * time.Second
 )
@@ -37,9 +40,22 @@ func (m *Member) send(addr string, f frame) {
 		hello := frame{kind: frameHello, addr: m.opts.Addr, instance: m.instance}.encode()
 		m.running.Go(func() { m.sendAll(ctx, p, hello) })
 	}
+	p.used = m.manager.now
 	select {
 	case p.frames <- f.encode():
 	default:
+	}
+}
+
+// disconnectFormer ends the connections to processes that are members no more, once they have got the last frames.
+func (m *Member) disconnectFormer(status replica.Status) {
+	members := slices.Concat(status.Voters, status.Outgoing, status.Learners)
+	for addr, p := range m.peers {
+		isMember := slices.ContainsFunc(members, func(id replica.ID) bool { return m.addrOf(id) == addr })
+		if !isMember && m.manager.now-p.used >= formerTicks {
+			p.cancel()
+			delete(m.peers, addr)
+		}
 	}
 }
 
@@ -119,14 +135,14 @@ type incoming struct {
 // receive reads the frames of a member's connection until it breaks or m ends.
 func (m *Member) receive(nc net.Conn) {
 	nc.SetReadDeadline(time.Now().Add(sendTimeout))
-	hello, err := readFrame(nc)
+	hello, err := readFrame(nc, maxHello)
 	if err != nil || hello.kind != frameHello {
 		return
 	}
 	nc.SetReadDeadline(time.Time{})
 	for {
 		in := incoming{from: hello}
-		if in.frame, err = readFrame(nc); err != nil {
+		if in.frame, err = readFrame(nc, maxFrame); err != nil {
 			return
 		}
 		if in.kind == frameRaft {

@@ -13,7 +13,7 @@ type view struct {
 	voters     []member // with the leader
 	learners   []member
 	candidates []string // addresses of processes that can become members, the best first
-	late       bool     // a member that is leaving waits no longer for another one in its place
+	late       bool     // a member that is leaving, or was lost, waits no longer for another one in its place
 }
 
 // member is one member of the group as the leader sees it.
@@ -58,6 +58,9 @@ func plan(v view) step {
 		}
 	}
 	available := slices.Concat(voters, next)
+	if len(available) == 0 {
+		available = []replica.ID{v.self} // all are leaving, and the leader is the last
+	}
 	target := available[:odd(min(v.want, len(available)))]
 	mayGrow := !v.late && (len(waiting) > 0 || len(available) < v.want && len(v.candidates) > 0)
 	if len(target) < len(v.voters) && mayGrow || len(target) == 0 {

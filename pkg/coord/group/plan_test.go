@@ -65,6 +65,13 @@ func TestPlan(t *testing.T) {
 		"the last member leaves": {
 			view{self: 1, want: 3, voters: []member{leaving(1)}}, step{},
 		},
+		"all leave": {
+			view{self: 1, want: 3, voters: []member{leaving(1), leaving(2), leaving(3)}}, step{voters: ids{1}},
+		},
+		"all leave, a candidate": {
+			view{self: 1, want: 3, voters: []member{leaving(1), leaving(2), leaving(3)}, candidates: []string{"a"}},
+			step{add: "a"},
+		},
 		"a voter leaves, a candidate": {
 			view{self: 1, want: 3, voters: append(usable(1, 2), leaving(3)), candidates: []string{"a"}}, step{add: "a"},
 		},

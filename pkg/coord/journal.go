@@ -225,10 +225,17 @@ func (s *Server) waitDurable() error {
 	return nil
 }
 
-// waitForBacklog waits until the edits that are not durable yet use at most a quarter of MaxMemory. The caller holds
-// mu; waitForBacklog releases it while it waits.
+// maxSharedBacklog is how many bytes of edits may wait for a SharedKeeper, which sends them to other hosts.
+const maxSharedBacklog = 4 << 20
+
+// waitForBacklog waits until the edits that are not durable yet use at most a quarter of MaxMemory, and
+// maxSharedBacklog with a SharedKeeper. The caller holds mu; waitForBacklog releases it while it waits.
 func (s *Server) waitForBacklog() {
-	for w := s.writer; w != nil && w.err == nil && s.core.journal.size > s.opts.MaxMemory/4; {
+	limit := s.opts.MaxMemory / 4
+	if s.writer != nil && s.writer.confirm != nil {
+		limit = min(limit, maxSharedBacklog)
+	}
+	for w := s.writer; w != nil && w.err == nil && s.core.journal.size > limit; {
 		w.progress.Wait()
 	}
 }

@@ -60,6 +60,7 @@ func (l *local) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision,
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.waitForBacklog()
 	if err := l.lostErr(); err != nil {
 		return 0, err
 	}

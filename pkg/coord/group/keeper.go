@@ -13,6 +13,10 @@ type keeper struct {
 	of *serving
 }
 
+// maxWrite limits the bytes of one write. The commits of one are a few MiB, but the end of a session is one write for
+// all keys of the session. A frame has room for it.
+const maxWrite = maxFrame / 2
+
 // Write returns when a majority has the edits.
 func (k *keeper) Write(edits []coord.Edit) error {
 	converted := make([]replica.Edit, len(edits))

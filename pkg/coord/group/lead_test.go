@@ -2,7 +2,9 @@ package group
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +16,7 @@ import (
 // channel.
 func foundLed(t *testing.T) (*network, <-chan *coord.Server) {
 	t.Helper()
-	led := make(chan *coord.Server, 16)
+	led := make(chan *coord.Server, 1000)
 	n := newNetwork(t, Options{Lead: func(s *coord.Server) func() {
 		led <- s
 		return func() {}
@@ -114,5 +116,46 @@ func TestWriteDuringTransfer(t *testing.T) {
 		release()
 		holds(t, c, map[string]string{"key": "v"})
 		closeClient(t, c)
+	})
+}
+
+// TestLargeWrites lets 24 MiB of commits wait for the other members, and then ends a session that has 20 MB of keys,
+// which is one write. Neither ends the server.
+func TestLargeWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, led := foundLed(t)
+		server := <-led
+		local, err := server.Local()
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := n.hold("member1:1", "member2:1")
+		var running sync.WaitGroup
+		for i := range 24 {
+			running.Go(func() {
+				op := coord.Op{Key: fmt.Sprint(i), Value: make([]byte, coord.MaxCommit-8)}
+				if _, err := local.Commit(t.Context(), nil, []coord.Op{op}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		running.Wait()
+		c := n.client("client", time.Minute, "member0:1")
+		const long = 1000
+		for i := range 160 {
+			var ops []coord.Op
+			for j := range coord.MaxOps {
+				ops = append(ops, coord.Op{Key: fmt.Sprintf("%*d", long, i*coord.MaxOps+j), Owned: true})
+			}
+			if _, err := c.Commit(t.Context(), nil, ops); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeClient(t, c)
+		if len(led) > 0 || server.Err() != nil {
+			t.Errorf("the server has ended: %v", server.Err())
+		}
 	})
 }

@@ -224,7 +224,7 @@ func (m *Member) call(f func()) {
 func (m *Member) become(id replica.ID, instance string, founder bool) error {
 	r, err := replica.New(replica.Config{
 		ID: id, Founder: founder, HeartbeatTicks: 2, ElectionTicks: electionTicks,
-		ElectionTimeout: func() int { return electionTicks + mathrand.N(electionTicks) },
+		ElectionTimeout: func() int { return electionTicks + mathrand.N(electionTicks) }, MaxWrite: maxWrite,
 	})
 	if err != nil {
 		return fmt.Errorf("join the store's group: %w", err)

@@ -38,6 +38,9 @@ type Config struct {
 	MaxPending int
 	// MaxAppend limits the bytes of entries in one message, unless there is only one. Default and maximum: 256 KiB.
 	MaxAppend int
+	// MaxInflight limits the bytes of entries that are on their way to one follower: when they are as many, no further
+	// message is sent until it has acknowledged some. At least MaxAppend. Default: 4 MiB.
+	MaxInflight int
 }
 
 // withDefaults returns c with its defaults, or an error if a value cannot be used.
@@ -54,6 +57,7 @@ func (c Config) withDefaults() (Config, error) {
 	or(&c.MaxLog, 4<<20)
 	or(&c.MaxPending, 64<<20)
 	or(&c.MaxAppend, maxAppend)
+	or(&c.MaxInflight, 4<<20)
 	switch {
 	case !c.ID.valid():
 		return c, fmt.Errorf("replica: id %d is out of range", c.ID)
@@ -62,7 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.HeartbeatTicks < 0 || c.ElectionTicks <= c.HeartbeatTicks || c.SnapshotTicks < 0:
 		return c, fmt.Errorf("replica: ticks are out of range: heartbeat %d, election %d, snapshot %d",
 			c.HeartbeatTicks, c.ElectionTicks, c.SnapshotTicks)
-	case min(c.MaxWrite, c.MaxLog, c.MaxPending, c.MaxAppend) < 0 || c.MaxAppend > maxAppend:
+	case min(c.MaxWrite, c.MaxLog, c.MaxPending, c.MaxAppend) < 0 || c.MaxAppend > min(maxAppend, c.MaxInflight):
 		return c, errors.New("replica: a limit is out of range")
 	}
 	return c, nil
@@ -119,8 +123,8 @@ func New(cfg Config) (*Replica, error) {
 	node, err := raft.NewRawNode(&raft.Config{
 		ID: uint64(cfg.ID), ElectionTick: cfg.ElectionTicks, HeartbeatTick: cfg.HeartbeatTicks, Storage: l,
 		MaxSizePerMsg: uint64(cfg.MaxAppend), MaxUncommittedEntriesSize: uint64(cfg.MaxPending), MaxInflightMsgs: 64,
-		CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe, DisableProposalForwarding: true,
-		StepDownOnRemoval: true, Logger: quiet{},
+		MaxInflightBytes: uint64(cfg.MaxInflight), CheckQuorum: true, PreVote: true, ReadOnlyOption: raft.ReadOnlySafe,
+		DisableProposalForwarding: true, StepDownOnRemoval: true, Logger: quiet{},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replica: %w", err)

@@ -38,6 +38,7 @@ func TestConfigErrors(t *testing.T) {
 		"ticks":     {ID: 1, ElectionTimeout: timeout, ElectionTicks: 2, HeartbeatTicks: 2},
 		"negative":  {ID: 1, ElectionTimeout: timeout, MaxLog: -1},
 		"MaxAppend": {ID: 1, ElectionTimeout: timeout, MaxAppend: maxAppend + 1},
+		"inflight":  {ID: 1, ElectionTimeout: timeout, MaxInflight: maxAppend - 1},
 	} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%s: no error", name)
@@ -258,6 +259,30 @@ func TestWriteLimits(t *testing.T) {
 	}
 	if !errors.Is(refused, ErrBusy) || small.log.size > 10000 {
 		t.Errorf("writes that nobody acknowledges: %v after %d bytes", refused, small.log.size)
+	}
+}
+
+// A follower that acknowledges nothing does not get ever more entries.
+func TestInflightIsBounded(t *testing.T) {
+	g := newGroupOf(t, 3, Config{})
+	r := g.leader()
+	g.settled(r, g.write(r, "k", "v"), nil)
+	g.drop = func(m Message) bool { return m.From() == 3 }
+	g.sent = nil
+	for i := range 20 {
+		g.write(r, fmt.Sprint(i), strings.Repeat("v", 1<<20))
+		g.run()
+	}
+	size := 0
+	for _, m := range g.sent {
+		for _, e := range m.raft.GetEntries() {
+			if m.To() == 3 {
+				size += len(e.GetData())
+			}
+		}
+	}
+	if size < 4<<20 || size > 6<<20 {
+		t.Errorf("%d bytes are on their way", size)
 	}
 }
 

@@ -75,6 +75,7 @@ func testBinary(t *testing.T) string {
 //	empty DIR                          the folder must have nothing in it
 //	certificates DIR NAME...           make DIR/NAME.pem and DIR/NAME-key.pem for localhost, signed by the authority
 //	                                   DIR/ca.pem, which the first call makes
+//	port NAME...                       set each variable to a port that nobody else is given while the script runs
 //	quiet                              stderr must have the two lines of a job that succeeds, and nothing else
 //
 // PYTHON_EXEC is set to an interpreter. RUNS has a word for each repetition of a race. When a script ends no process of
@@ -106,6 +107,7 @@ func TestScript(t *testing.T) {
 			"signal": cmdSignal,
 			"exited": cmdExited,
 			"empty":  cmdEmpty,
+			"port":   cmdPort,
 			"quiet":  cmdQuiet,
 
 			"certificates": cmdCertificates,
@@ -141,6 +143,15 @@ type (
 	scriptTest  struct{}
 	authorities struct{}
 )
+
+func cmdPort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: port NAME...")
+	}
+	for _, name := range args {
+		ts.Setenv(name, strconv.Itoa(testenv.FreePort(ts.Value(scriptTest{}).(testing.TB))))
+	}
+}
 
 func cmdCertificates(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

@@ -109,7 +109,7 @@ func TestForeignProc(t *testing.T) {
 			if code := shellCode(cmd.ProcessState); tt.pid == 1 && code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
-			if took := time.Since(began); took > 20*time.Second {
+			if took := time.Since(began); took > awaitBound {
 				t.Errorf("took %v", took)
 			}
 			last := fmt.Sprintf("elasticrun: exit_code=%d reason=signal\n", tt.code)
@@ -144,7 +144,7 @@ func countWith(t *testing.T, variable string, want int) (n int) {
 	t.Helper()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for bound := time.After(5 * time.Second); ; {
+	for bound := time.After(awaitBound); ; {
 		paths, err := filepath.Glob("/proc/[0-9]*/environ")
 		if err != nil {
 			t.Fatal(err)

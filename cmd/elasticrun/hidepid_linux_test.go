@@ -66,23 +66,22 @@ func TestHiddenProcesses(t *testing.T) {
 	copyProgram(t, paths["sleep"], filepath.Join(dir, "sleep"), os.ModeSetuid|0o755)
 	copyProgram(t, paths["setpriv"], filepath.Join(dir, "setpriv"), os.ModeSetuid|0o755)
 
+	const most = 25 * time.Second // less than --shutdown-timeout
 	for i, tt := range []struct {
 		name, script string
 		stderr       []string
-		least, most  time.Duration
+		least        time.Duration
 	}{
 		{
 			name: "its own processes", script: `sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &); exit 3`,
-			most: 15 * time.Second,
 		},
 		{
 			name: "a program with root's rights", script: `setsid ../sleep 1000 & while [ -e /proc/$! ]; do :; done; exit 3`,
-			most: 15 * time.Second,
 		},
 		{
 			name: "a process of root", script: `setsid ../setpriv --reuid=0 --regid=0 --clear-groups sh -c 'echo $$$$ >up; exec sleep 1000' & while [ ! -s up ]; do sleep 0.02; done; exit 3`,
 			stderr: []string{"processes do not die: pid ", "(hidden by /proc), state ?, which this user may not signal"},
-			least:  2 * time.Second, most: 20 * time.Second,
+			least:  2 * time.Second,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestHiddenProcesses(t *testing.T) {
 			begun := time.Now()
 			_ = cmd.Run()
 			took := time.Since(begun)
-			if code := shellCode(cmd.ProcessState); code != 3 || took < tt.least || took > tt.most {
+			if code := shellCode(cmd.ProcessState); code != 3 || took < tt.least || took > most {
 				t.Errorf("exit code %d after %v", code, took)
 			}
 			for _, text := range tt.stderr {
@@ -113,7 +112,7 @@ func TestHiddenProcesses(t *testing.T) {
 					t.Errorf("stderr lacks %q", text)
 				}
 			}
-			if tt.stderr == nil && strings.Contains(stderr.String(), "does not die") {
+			if tt.stderr == nil && strings.Contains(stderr.String(), "not die") {
 				t.Error("something was left")
 			}
 			t.Logf("took %v:\n%s", took, &stderr)

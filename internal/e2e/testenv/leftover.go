@@ -23,14 +23,14 @@ func Mark() string {
 }
 
 // NothingLeft fails the test if a process with mark in its environment or on its command line is still alive. A killed
-// process needs a moment to end, so NothingLeft looks for up to 5 s. It kills the processes that it reports. It does
-// not see zombies, which have neither environment nor command line. Linux only.
+// process needs a moment to end, and longer on a busy machine, so NothingLeft looks for up to 20 s. It kills the
+// processes that it reports. It does not see zombies, which have neither environment nor command line. Linux only.
 func NothingLeft(t testing.TB, mark string) {
 	t.Helper()
-	NothingLeftWithin(t, mark, 5*time.Second)
+	NothingLeftWithin(t, mark, 20*time.Second)
 }
 
-// NothingLeftWithin is NothingLeft with bound in place of 5 s.
+// NothingLeftWithin is NothingLeft with bound in place of 20 s.
 func NothingLeftWithin(t testing.TB, mark string, bound time.Duration) {
 	t.Helper()
 	if mark == "" {

@@ -23,6 +23,10 @@ func TestNothingLeft(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
+	Await(t, "the sleep", time.Minute, func() bool { // in the middle of execve it has no environment
+		found, err := marked("/proc", mark)
+		return err == nil && len(found) == 1 && found[0].command == "sleep 300"
+	})
 	r := &recorder{TB: t}
 	const bound = 300 * time.Millisecond
 	start := time.Now()

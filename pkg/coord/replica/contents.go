@@ -133,14 +133,22 @@ func (m *machine) encode() []byte {
 	return appendEdits(binary.AppendUvarint(nil, uint64(m.highest)), m.all())
 }
 
-// snapshot returns the machine as a snapshot.
-func (m *machine) snapshot() *pb.Snapshot {
-	return &pb.Snapshot{
-		Data: m.encode(),
-		Metadata: &pb.SnapshotMetadata{
-			ConfState: proto.Clone(m.members).(*pb.ConfState), Index: new(m.index), Term: new(m.term),
-		},
+// freeze returns a machine that stays as this one is now. Values never change, so the two share them.
+func (m *machine) freeze() *machine {
+	frozen := *m
+	frozen.members = proto.Clone(m.members).(*pb.ConfState)
+	frozen.buckets = make(map[string]map[string][]byte, len(m.buckets))
+	for bucket, keys := range m.buckets {
+		frozen.buckets[bucket] = maps.Clone(keys)
 	}
+	return &frozen
+}
+
+// header returns the machine's snapshot without its data.
+func (m *machine) header() *pb.Snapshot {
+	return &pb.Snapshot{Metadata: &pb.SnapshotMetadata{
+		ConfState: proto.Clone(m.members).(*pb.ConfState), Index: new(m.index), Term: new(m.term),
+	}}
 }
 
 // decodeSnapshot returns the machine of a snapshot whose members are valid.

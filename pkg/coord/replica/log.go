@@ -12,6 +12,7 @@ import (
 // gets every entry back from it, so an entry is stable for raft as soon as it is in memory.
 type entryLog struct {
 	machine *machine      // its state is the snapshot
+	frozen  []*machine    // the contents of the snapshots for which raft has asked since the last takeFrozen
 	start   *pb.HardState // of a new replica; nil if it has no group
 	index   uint64        // of the last entry that is gone
 	term    uint64        // of the last entry that is gone
@@ -118,5 +119,21 @@ func (l *entryLog) LastIndex() (uint64, error) { return l.last(), nil }
 func (l *entryLog) FirstIndex() (uint64, error) { return l.index + 1, nil }
 
 // Snapshot implements [raft.Storage]. Raft asks for it only if a follower needs one. Raft may ask while an entry is
-// being applied; then the snapshot is that of the entry before.
-func (l *entryLog) Snapshot() (*pb.Snapshot, error) { return l.machine.snapshot(), nil }
+// being applied; then the snapshot is that of the entry before. It gets no data: Message.Encode writes what frozen has,
+// which takes long, and so needs no time of the replica.
+func (l *entryLog) Snapshot() (*pb.Snapshot, error) {
+	if n := len(l.frozen); n == 0 || l.frozen[n-1].index != l.machine.index {
+		l.frozen = append(l.frozen, l.machine.freeze())
+	}
+	return l.machine.header(), nil
+}
+
+// takeFrozen returns the contents of the messages that are snapshots, by their indexes, and forgets them.
+func (l *entryLog) takeFrozen() map[uint64]*machine {
+	taken := map[uint64]*machine{}
+	for _, m := range l.frozen {
+		taken[m.index] = m
+	}
+	l.frozen = nil
+	return taken
+}

@@ -29,7 +29,9 @@ func (id ID) valid() bool { return id > 0 && id < maxNumber }
 // Message is what one replica sends to another.
 type Message struct {
 	raft    *pb.Message
-	applied uint64 // the index that the sender has applied
+	applied uint64   // the index that the sender has applied
+	frozen  *machine // what a snapshot that this replica sends has; Encode adds it
+	decoded *machine // what a snapshot that this replica has got has; for Step alone
 }
 
 // From returns the id of the sender.
@@ -41,9 +43,15 @@ func (m Message) To() ID { return ID(m.raft.GetTo()) }
 // IsSnapshot reports whether the message has a whole snapshot of the contents; all other messages are small.
 func (m Message) IsSnapshot() bool { return m.raft.GetType() == pb.MsgSnap }
 
-// Encode returns the message in the form that Decode reads.
+// Encode returns the message in the form that Decode reads. For a snapshot that takes long; any goroutine may call it,
+// also while the replica is in use.
 func (m Message) Encode() ([]byte, error) {
-	b, err := proto.MarshalOptions{}.MarshalAppend(binary.AppendUvarint(nil, m.applied), m.raft)
+	message := m.raft
+	if m.frozen != nil {
+		message = proto.Clone(m.raft).(*pb.Message) // which has no data yet
+		message.Snapshot.Data = m.frozen.encode()
+	}
+	b, err := proto.MarshalOptions{}.MarshalAppend(binary.AppendUvarint(nil, m.applied), message)
 	if err != nil {
 		return nil, fmt.Errorf("replica: encode a message: %w", err)
 	}
@@ -68,7 +76,7 @@ const (
 )
 
 // Decode reads a message that Encode wrote, possibly on a machine that cannot be trusted. It allocates a few times as
-// much as b and less than 150 bytes for each of at most 65,536 entries.
+// much as b, less than 150 bytes for each of at most 65,536 entries, and the contents of a snapshot.
 func Decode(b []byte) (Message, error) {
 	applied, n := binary.Uvarint(b)
 	if n <= 0 || applied >= maxNumber {
@@ -85,7 +93,14 @@ func Decode(b []byte) (Message, error) {
 	if err := checkForm(m); err != nil {
 		return Message{}, err
 	}
-	return Message{raft: m, applied: applied}, nil
+	decoded := Message{raft: m, applied: applied}
+	if decoded.IsSnapshot() {
+		var err error
+		if decoded.decoded, err = decodeSnapshot(m.GetSnapshot()); err != nil {
+			return Message{}, fmt.Errorf("%w: snapshot: %w", ErrMessage, err)
+		}
+	}
+	return decoded, nil
 }
 
 // checkSize bounds what reading a message allocates.
@@ -239,7 +254,8 @@ func (r *Replica) check(m *pb.Message) error {
 	return nil
 }
 
-// Step handles another replica's message. The error is an [ErrMessage], or an [ErrFailed] if the replica has failed.
+// Step handles another replica's message, which Decode has returned and nobody else may use. The error is an
+// [ErrMessage], or an [ErrFailed] if the replica has failed.
 func (r *Replica) Step(m Message) error {
 	if r.failed != nil {
 		return r.failed
@@ -251,11 +267,10 @@ func (r *Replica) Step(m Message) error {
 		return err
 	}
 	if m.IsSnapshot() && m.raft.GetSnapshot().GetMetadata().GetIndex() > r.commit {
-		incoming, err := decodeSnapshot(m.raft.GetSnapshot())
-		if err != nil {
-			return fmt.Errorf("%w: snapshot: %w", ErrMessage, err)
+		if m.decoded == nil {
+			return fmt.Errorf("%w: a snapshot that was not decoded", ErrMessage)
 		}
-		r.incoming = incoming
+		r.incoming = m.decoded
 	}
 	err := r.node.Step(m.raft)
 	r.drain()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -258,7 +259,9 @@ func TestSnapshotHasEverything(t *testing.T) {
 	if err := m.edit(appendEdits(nil, slices.Values([]Edit{{"b", "k", []byte("v")}, {"c", "empty", []byte{}}}))); err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeSnapshot(m.snapshot())
+	snapshot := m.header()
+	snapshot.Data = m.encode()
+	got, err := decodeSnapshot(snapshot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,6 +273,43 @@ func TestSnapshotHasEverything(t *testing.T) {
 		if _, err := decodeSnapshot(&pb.Snapshot{Data: data}); err == nil {
 			t.Errorf("%x: no error", data)
 		}
+	}
+}
+
+// A snapshot has the contents of its index, also if the replica goes on before the message is encoded.
+func TestSnapshotIsFrozen(t *testing.T) {
+	g := newGroup(t)
+	r := g.leader()
+	g.write(r, "k", "old")
+	g.write(r, "gone", "v")
+	g.add(Config{ID: 2})
+	var held []Message
+	g.drop = func(m Message) bool {
+		if m.IsSnapshot() {
+			held = append(held, m)
+		}
+		return m.IsSnapshot()
+	}
+	if _, err := r.Change([]ID{1}, []ID{2}); err != nil {
+		t.Fatal(err)
+	}
+	g.tick(3)
+	if len(held) != 1 || held[0].raft.GetSnapshot().GetData() != nil {
+		t.Fatalf("%d snapshots, or the replica has encoded one itself", len(held))
+	}
+	if _, err := r.Write([]Edit{{"b", "k", []byte("new")}, {"b", "gone", nil}, {"c", "k", []byte("v")}}); err != nil {
+		t.Fatal(err)
+	}
+	g.run()
+	g.heal()
+	g.deliver(held[0])
+	want := []Edit{{"b", "gone", []byte("v")}, {"b", "k", []byte("old")}}
+	if diff := cmp.Diff(want, slices.Collect(g.replicas[2].Contents())); diff != "" {
+		t.Errorf("the snapshot (-want +got):\n%s", diff)
+	}
+	g.tick(3)
+	if got := string(g.replicas[2].Value("b", "k")); got != "new" {
+		t.Errorf("after the snapshot: %q", got)
 	}
 }
 

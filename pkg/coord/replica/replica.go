@@ -296,8 +296,12 @@ type Output struct {
 func (r *Replica) Output() Output {
 	r.requestConfirm()
 	out := Output{Settled: r.settled, Role: r.role()}
+	frozen := r.log.takeFrozen()
 	for _, m := range r.messages {
-		out.Messages = append(out.Messages, Message{raft: m, applied: r.machine.index})
+		// Raft has asked for the snapshot in this message since the last Output.
+		out.Messages = append(out.Messages, Message{
+			raft: m, applied: r.machine.index, frozen: frozen[m.GetSnapshot().GetMetadata().GetIndex()],
+		})
 	}
 	r.messages, r.settled = nil, nil
 	return out

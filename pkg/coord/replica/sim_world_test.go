@@ -214,7 +214,7 @@ func (w *world) deliver(p packet) {
 	}
 	members := proto.Clone(h.r.machine.members).(*pb.ConfState)
 	if w.plant.forgetMembers && m.IsSnapshot() && len(members.GetVoters()) > 0 {
-		m.raft.Snapshot.Metadata.ConfState = members
+		m.raft.Snapshot.Metadata.ConfState, m.decoded.members = members, members
 	}
 	if err := h.r.Step(m); err != nil && w.plant == (planted{}) {
 		w.check.violated("replica %d refuses a message: %v", h.r.id, err)

@@ -64,7 +64,7 @@ func stopGroup(t *testing.T, g *Group, l StopPolicy) {
 	if err := g.Stop(l); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := g.Drain(ctx); err != nil {
 		t.Error(err)
@@ -77,7 +77,7 @@ func awaitLine(t *testing.T, s Spec) string {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		if data, _ := os.ReadFile(s.Stdout.File); strings.Contains(string(data), "\n") {
 			return strings.TrimSpace(string(data))
@@ -201,7 +201,8 @@ func TestStartStopsAtFirstFailure(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	short := StopPolicy{Signal: syscall.SIGTERM, Grace: 300 * time.Millisecond, Leftovers: 200 * time.Millisecond}
+	// A worker that obeys dies within the grace period, also on a busy machine.
+	short := StopPolicy{Signal: syscall.SIGTERM, Grace: 2 * time.Second, Leftovers: 200 * time.Millisecond}
 	tests := []struct {
 		name       string
 		script     string // prints a line when it is ready
@@ -273,7 +274,7 @@ func TestStop(t *testing.T) {
 			}
 			start := time.Now()
 			stopGroup(t, g, tt.stopPolicy)
-			if took, most := time.Since(start), tt.stopPolicy.Grace+tt.stopPolicy.Leftovers+2*time.Second; took > most {
+			if took, most := time.Since(start), tt.stopPolicy.Grace+tt.stopPolicy.Leftovers+8*time.Second; took > most {
 				t.Errorf("took %v, want at most %v", took, most)
 			}
 			if !tt.exits {
@@ -294,7 +295,7 @@ func TestKillNowEndsTheGrace(t *testing.T) {
 	close(killNow)
 	start := time.Now()
 	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Minute, KillNow: killNow})
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took > 40*time.Second {
 		t.Errorf("took %v", took)
 	}
 }

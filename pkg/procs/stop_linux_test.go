@@ -44,7 +44,7 @@ func TestManyLeftBehind(t *testing.T) {
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
 	t.Logf("took %v", took)
-	if took > 15*time.Second {
+	if took > 45*time.Second { // it waits for no grace period
 		t.Errorf("took %v", took)
 	}
 	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 64<<20 {

@@ -45,7 +45,7 @@ func awaitStopped(t *testing.T, stopped, others int) {
 			t.Logf("the job: %v", all)
 		}
 	}()
-	testenv.Await(t, fmt.Sprintf("%d stopped processes and %d others", stopped, others), 10*time.Second, func() bool {
+	testenv.Await(t, fmt.Sprintf("%d stopped processes and %d others", stopped, others), time.Minute, func() bool {
 		n := 0
 		all = liveJob()
 		for _, p := range all {
@@ -120,7 +120,7 @@ func TestSuspendWhileStopping(t *testing.T) {
 	awaitLine(t, spec)
 	ended := make(chan error)
 	go func() { ended <- g.Stop(orderly) }()
-	testenv.Await(t, "the handler", 10*time.Second, func() bool {
+	testenv.Await(t, "the handler", time.Minute, func() bool {
 		data, _ := os.ReadFile(spec.Stdout.File)
 		return strings.Contains(string(data), "ending")
 	})
@@ -168,7 +168,7 @@ func suspendOnce([]string) {
 // Workers are suspended although /proc shows another pid namespace.
 func TestSuspendInForeignProc(t *testing.T) {
 	testenv.Root(t) // to make a pid namespace without a /proc of its own
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--fork", "--pid", "--kill-child", os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"=suspend")

@@ -45,8 +45,9 @@ func TestSamplerSumsTheTree(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "data")
 	// The worker waits; its child does the work.
 	busy, step := startShell(t, `( while read -r line; do eval "$line"; echo done; done ); exit 0`)
-	idle, _ := startShell(t, `read -r line`)
+	idle, settle := startShell(t, `read -r line; echo; read -r line`)
 	step(":")
+	settle("") // else its start could use CPU time after the first sample
 
 	s := NewSampler()
 	pids := map[int]int{0: busy, 1: idle, 2: 1 << 22}

@@ -115,7 +115,7 @@ func (j *guardedJob) workers() []proctree.Process {
 	)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for bound := time.After(10 * time.Second); ; {
+	for bound := time.After(long); ; {
 		select {
 		case <-tick.C:
 		case <-bound:
@@ -156,7 +156,7 @@ func awaitDead(t *testing.T, ps []proctree.Process) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for bound := time.After(10 * time.Second); len(living(ps, false)) > 0; {
+	for bound := time.After(long); len(living(ps, false)) > 0; {
 		select {
 		case <-tick.C:
 		case <-bound:
@@ -204,7 +204,7 @@ func newPeer(t *testing.T) *peer {
 	return &peer{Listener: l, t: t}
 }
 
-// noticed reports whether a notice arrives within the given time.
+// noticed reports whether a notice arrives within the given time, which may not be 0: one that had come would be missed.
 func (p *peer) noticed(within time.Duration) bool {
 	p.t.Helper()
 	if err := p.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(within)); err != nil {
@@ -219,7 +219,7 @@ func (p *peer) noticed(within time.Duration) bool {
 }
 
 const (
-	long  = 10 * time.Second       // for events that must happen
+	long  = time.Minute            // for events that must happen
 	short = 100 * time.Millisecond // for events that must not
 )
 
@@ -266,7 +266,11 @@ func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
 		j.want("stop", "ok")
 		j.send("end")
 		j.ends(7)
-		if first.noticed(short) || last.noticed(short) == withdraw {
+		within := long
+		if withdraw {
+			within = short
+		}
+		if first.noticed(short) || last.noticed(within) == withdraw {
 			t.Errorf("withdrawn %v: the wrong notice came", withdraw)
 		}
 	}
@@ -322,8 +326,9 @@ func TestDeadline(t *testing.T) { // it measures, so it is not parallel
 	for _, args := range [][]string{nil, {"nested"}} {
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			j := startGuarded(t, args...)
-			best := time.Hour
-			for range 3 { // the deadline can pass repeatedly
+			const promptly, least, most = 200 * time.Millisecond, 3, 20
+			best, passed := time.Hour, 0 // the best of some, or of many on a busy machine
+			for ; passed < least || passed < most && best > promptly; passed++ { // the deadline can pass repeatedly
 				ps := j.workers()
 				start := time.Now()
 				j.want("deadline "+in.String(), "ok")
@@ -335,20 +340,20 @@ func TestDeadline(t *testing.T) { // it measures, so it is not parallel
 				}
 				best = min(best, time.Since(set)-in)
 				j.signalAgent(syscall.SIGCONT)
-				j.want("killed 10s", "yes")
+				j.want("killed 1m", "yes")
 				j.want("exit", "killed by signal 9 (SIGKILL), by us: false")
 				j.want("stop", "ok")
 				j.want("deadline 1m", "ok")
 			}
 			t.Logf("dead %v after the deadline", best)
-			if best > 200*time.Millisecond { // the best of some: the machine may be busy
+			if best > promptly {
 				t.Errorf("dead %v after the deadline at the earliest", best)
 			}
 			j.want("killed 100ms", "no")
 			j.send("end")
 			j.ends(7)
-			if n := strings.Count(j.stderr.String(), "silent for 300ms\n"); n != 3 {
-				t.Errorf("said %d times that the agent was silent", n)
+			if n := strings.Count(j.stderr.String(), "silent for 300ms\n"); n != passed {
+				t.Errorf("said %d times that the agent was silent, want %d", n, passed)
 			}
 		})
 	}
@@ -357,7 +362,7 @@ func TestDeadline(t *testing.T) { // it measures, so it is not parallel
 // A deadline that was renewed or cleared does not fire, not even if the guard was stopped at the time.
 func TestDeadlineIsKept(t *testing.T) {
 	t.Parallel()
-	const in = time.Second
+	const in = 3 * time.Second // an agent on a busy machine can renew it in time
 	j := startGuarded(t)
 	ps := j.workers()
 	j.want("renew "+in.String(), "ok")
@@ -372,9 +377,9 @@ func TestDeadlineIsKept(t *testing.T) {
 
 	j = startGuarded(t)
 	ps = j.workers()
-	j.want("deadline 500ms", "ok")
+	j.want("deadline 2s", "ok")
 	j.want("deadline 0", "ok")
-	j.want("killed 700ms", "no")
+	j.want("killed 3s", "no")
 	if left := living(ps, false); len(left) != len(ps) {
 		t.Errorf("%d of %d processes left", len(left), len(ps))
 	}
@@ -386,8 +391,8 @@ func TestDeadlineStaysPassed(t *testing.T) {
 	for _, late := range []string{"10s", "0"} {
 		j := startGuarded(t)
 		ps := j.workers()
+		j.signalGuard(syscall.SIGSTOP) // first: on a busy machine it could act on the deadline before it is stopped
 		j.want("deadline 200ms", "ok")
-		j.signalGuard(syscall.SIGSTOP)
 		j.signalAgent(syscall.SIGSTOP)
 		<-time.After(400 * time.Millisecond)
 		j.signalAgent(syscall.SIGCONT)
@@ -395,7 +400,7 @@ func TestDeadlineStaysPassed(t *testing.T) {
 		j.want("deadline "+late, "ok")
 		j.signalGuard(syscall.SIGCONT)
 		awaitDead(t, ps)
-		j.want("killed 10s", "yes")
+		j.want("killed 1m", "yes")
 		j.want("stop", "ok")
 
 		j.want("deadline 1m", "ok")
@@ -407,7 +412,7 @@ func TestDeadlineStaysPassed(t *testing.T) {
 		}
 		j.want("deadline -1s", "ok")
 		awaitDead(t, ps)
-		j.want("killed 10s", "yes")
+		j.want("killed 1m", "yes")
 	}
 }
 
@@ -416,7 +421,7 @@ func TestDeadlineStaysPassed(t *testing.T) {
 func TestAwaitGuard(t *testing.T) {
 	t.Parallel()
 	j := startGuarded(t)
-	j.want("await 10s", "at once")
+	j.want("await 1m", "at once")
 	ps := j.workers()
 	j.signalGuard(syscall.SIGSTOP) // first: on a busy machine it could act on the deadline before it is stopped
 	j.want("deadline 100ms", "ok")
@@ -426,7 +431,7 @@ func TestAwaitGuard(t *testing.T) {
 	j.want("stop", "ok")
 	j.want("await 300ms", "waits")
 	j.next("no")
-	j.want("await 10s", "waits") // else the guard may act before the agent asks
+	j.want("await 1m", "waits") // else the guard may act before the agent asks
 	j.signalGuard(syscall.SIGCONT)
 	j.next("in the end")
 	if left := living(ps, false); len(left) > 0 {
@@ -434,7 +439,7 @@ func TestAwaitGuard(t *testing.T) {
 	}
 	j.want("deadline 1m", "ok")
 	ps = j.workers()
-	j.want("await 10s", "at once") // it clears the deadline
+	j.want("await 1m", "at once") // it clears the deadline
 	j.want("passed", "false")
 	if left := living(ps, false); len(left) != len(ps) {
 		t.Errorf("%d of %d processes left", len(left), len(ps))
@@ -472,7 +477,7 @@ func TestDeadlineOnAMuteConsole(t *testing.T) {
 		ps := j.workers()
 		j.want("deadline 50ms", "ok")
 		awaitDead(t, ps)
-		j.want("killed 10s", "yes")
+		j.want("killed 1m", "yes")
 		j.want("stop", "ok")
 		j.want("deadline 0", "ok")
 	}
@@ -498,7 +503,7 @@ func TestStuckAgent(t *testing.T) {
 	<-h.Reading
 	j.send("end")
 	j.ends(1)
-	if p.noticed(0) {
+	if p.noticed(short) {
 		t.Error("an exit notice came")
 	}
 	for _, want := range []string{"exited with code 7 <nil> [", "in uninterruptible sleep in request_wait_answer"} {

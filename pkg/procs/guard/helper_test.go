@@ -52,7 +52,7 @@ func runGuarded(args []string) {
 		}
 	}, OnContinue: func() { fmt.Fprintln(os.Stderr, "continued") }}
 	if slices.Contains(args, "impatient") {
-		opts.ExitTimeout, opts.ShortSweepTimeout = time.Second, time.Second
+		opts.ExitTimeout, opts.ShortSweepTimeout = time.Second, 3*time.Second
 	}
 	r, err := Run(opts)
 	code := r.Exit.ShellCode()

@@ -114,7 +114,7 @@ func TestDeadlineWhileSuspended(t *testing.T) {
 			testenv.Await(t, "the agent to continue", long, func() bool {
 				return j.ask("suspended") == "false"
 			})
-			j.want("killed 10s", "yes")
+			j.want("killed 1m", "yes")
 			j.want("stop", "ok")
 			j.want("deadline 1m", "ok")
 			j.workers() // which are not stopped

@@ -273,7 +273,7 @@ func TestChurnLeavesNothing(t *testing.T) {
 	churn(2)
 	baseline := runtime.NumGoroutine()
 	churn(20)
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > baseline+15 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); runtime.NumGoroutine() > baseline+15 && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	if now := runtime.NumGoroutine(); now > baseline+15 { // the store has one per client

@@ -100,7 +100,7 @@ func killWriter(t *testing.T, path string, cmd *exec.Cmd, start func() error, si
 	if err := start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	waitErr := s.Wait(ctx, "k1", "k"+strconv.Itoa(rand.IntN(50)))
 	if err := errors.Join(waitErr, cmd.Process.Kill()); err != nil {

@@ -75,12 +75,12 @@ func (r helperResult) String() string { return r.Err + strings.Join(r.Values, ",
 
 const (
 	torchMissing = "DistStoreError: Timed out waiting on barrier on rank 0, for key prefix: p " +
-		"(world_size=3, missing_ranks=[host2], timeout=1.5)"
+		"(world_size=3, missing_ranks=[host2], timeout=7.5)"
 	torchCheck = "DistStoreError: Timed out waiting on barrier on rank 1, for key prefix: p " +
-		"(world_size=3, missing_ranks=[[<check rank 0 (host0) for missing rank info>]], timeout=1.5)"
-	torchTimeout = "DistStoreError: wait timeout after 1500ms, keys: /p/last_member"
-	goMissing    = `barrier "p" of 3 members timed out on rank 0 after 1.5s: missing ranks [host2]`
-	goCheck      = `barrier "p" of 3 members timed out on rank 1 after 1.5s: see rank 0 (host0) for the missing ranks`
+		"(world_size=3, missing_ranks=[[<check rank 0 (host0) for missing rank info>]], timeout=7.5)"
+	torchTimeout = "DistStoreError: wait timeout after 7500ms, keys: /p/last_member"
+	goMissing    = `barrier "p" of 3 members timed out on rank 0 after 7.5s: missing ranks [host2]`
+	goCheck      = `barrier "p" of 3 members timed out on rank 1 after 7.5s: see rank 0 (host0) for the missing ranks`
 )
 
 // helperJobs returns complete and incomplete worlds, of torch, of Go and of both.
@@ -113,7 +113,7 @@ func helperJobs() []*helperJob {
 			1: torchTimeout, 2: `barrier "p" of 3 members: wait for key "p/last_member": timed out: context deadline exceeded`,
 		}},
 	} {
-		j.Call, j.World, j.Timeout = "barrier", 3, 1.5
+		j.Call, j.World, j.Timeout = "barrier", 3, 7.5 // ranks that are slow to come must come in time
 		jobs = append(jobs, j)
 	}
 	return jobs

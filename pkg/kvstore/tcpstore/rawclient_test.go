@@ -28,7 +28,7 @@ type wire interface {
 	Close() error
 }
 
-const testTimeout = 10 * time.Second
+const testTimeout = time.Minute
 
 func newRawClient(t testing.TB, p Protocol, nc wire) *rawClient {
 	t.Helper()

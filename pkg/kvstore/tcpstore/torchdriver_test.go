@@ -160,7 +160,7 @@ func (l *torchLane) play(address string, calls []storetest.Call) ([]storetest.Ou
 	if err != nil {
 		return nil, err
 	}
-	l.conn.SetDeadline(time.Now().Add(2 * storetest.LongWait * time.Millisecond))
+	l.conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := l.conn.Write(append(line, '\n')); err != nil {
 		return nil, err
 	}

@@ -327,7 +327,7 @@ func TestDeadline(t *testing.T) { // it measures, so it is not parallel
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			j := startGuarded(t, args...)
 			const promptly, least, most = 200 * time.Millisecond, 3, 20
-			best, passed := time.Hour, 0 // the best of some, or of many on a busy machine
+			best, passed := time.Hour, 0                                         // the best of some, or of many on a busy machine
 			for ; passed < least || passed < most && best > promptly; passed++ { // the deadline can pass repeatedly
 				ps := j.workers()
 				start := time.Now()

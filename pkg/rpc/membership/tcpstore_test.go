@@ -94,7 +94,7 @@ func TestMissingOverTCPStore(t *testing.T) {
 			t.Parallel()
 			const n = 4
 			clients, records := tcpStores(t, n), members(n)
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough for those that come
 			defer cancel()
 			if !tc.claims {
 				records = slices.Delete(records, tc.dead, tc.dead+1)

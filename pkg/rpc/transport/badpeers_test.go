@@ -228,7 +228,7 @@ func TestBadPeers(t *testing.T) {
 				"probe": func(ctx context.Context) error { _, err := p.Probe(ctx, addr, []byte("x")); return err },
 			}
 			for name, do := range ask {
-				start, limit := time.Now(), 5*time.Second
+				start, limit := time.Now(), testTimeout
 				if tc.want == ErrTimeout { //nolint:errorlint // compares entries of the table
 					limit = 300 * time.Millisecond
 				}
@@ -241,7 +241,7 @@ func TestBadPeers(t *testing.T) {
 				if strings.Contains(err.Error(), "\n") {
 					t.Errorf("%s: more than one line: %q", name, err)
 				}
-				if took := time.Since(start); took > limit+time.Second {
+				if took := time.Since(start); took > limit+10*time.Second {
 					t.Errorf("%s: it took %v", name, took)
 				}
 			}

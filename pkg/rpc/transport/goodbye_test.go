@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 )
@@ -20,7 +19,7 @@ func TestBothSayGoodbye(t *testing.T) {
 		both := watch(t, p, addr, w)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := s.Shutdown(within(t, 10*time.Second)); err != nil {
+			if err := s.Shutdown(within(t, testTimeout)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -63,7 +62,7 @@ func TestShutdownWaitsForNoWord(t *testing.T) {
 			w := newWatchRecorder()
 			s, addr := serve(t, ServerOptions{Handle: echo, Watched: w.watched})
 			stream := openWatch(t, newPool(t, ClientOptions{}), addr, hello)
-			if err := s.Shutdown(within(t, 10*time.Second)); err != nil {
+			if err := s.Shutdown(within(t, testTimeout)); err != nil {
 				t.Error(err)
 			}
 			if err := stream.RecvMsg(new([]byte)); !errors.Is(err, io.EOF) {
@@ -104,7 +103,7 @@ func TestUnknownMessage(t *testing.T) {
 				s.Stop()
 				<-served
 			}()
-			err := newPool(t, ClientOptions{}).Watch(within(t, 10*time.Second), ln.Addr().String(), []byte("x"), nil)
+			err := newPool(t, ClientOptions{}).Watch(within(t, testTimeout), ln.Addr().String(), []byte("x"), nil)
 			if !errors.Is(err, ErrProtocol) {
 				t.Errorf("got %v", err)
 			}

@@ -102,7 +102,7 @@ func TestOnceAtMost(t *testing.T) {
 		}
 		if life%2 == 0 {
 			s.Close()
-		} else if err := s.Shutdown(within(t, 10*time.Second)); err != nil {
+		} else if err := s.Shutdown(within(t, testTimeout)); err != nil {
 			t.Error(err)
 		}
 		var err error

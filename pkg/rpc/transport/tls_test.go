@@ -118,7 +118,7 @@ func TestTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := newPool(t, ClientOptions{TLS: named}).Call(within(t, 5*time.Second), addr); !errors.Is(err, want) {
+			if _, err := newPool(t, ClientOptions{TLS: named}).Call(within(t, testTimeout), addr); !errors.Is(err, want) {
 				t.Errorf("%s: got %v, want %v", name, err, want)
 			}
 		}
@@ -126,7 +126,7 @@ func TestTLS(t *testing.T) {
 	t.Run("client without certificate", func(t *testing.T) {
 		bare := client.Clone()
 		bare.Certificates = nil
-		_, err := newPool(t, ClientOptions{TLS: bare}).Call(within(t, 5*time.Second), addr)
+		_, err := newPool(t, ClientOptions{TLS: bare}).Call(within(t, testTimeout), addr)
 		if !errors.Is(err, ErrConnection) {
 			t.Errorf("got %v", err)
 		}

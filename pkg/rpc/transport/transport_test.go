@@ -40,6 +40,9 @@ func newPool(t testing.TB, opts ClientOptions) *Pool {
 	return p
 }
 
+// testTimeout bounds what must happen, however busy the machine is.
+const testTimeout = time.Minute
+
 // within returns a context that bounds a test.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
@@ -53,7 +56,7 @@ func echo(_ context.Context, request []byte) [][]byte { return [][]byte{request}
 // checkEcho checks that a peer answers.
 func checkEcho(t *testing.T, p *Pool, addr string) {
 	t.Helper()
-	got, err := p.Call(within(t, 10*time.Second), addr, []byte("are you "), nil, []byte("there?"))
+	got, err := p.Call(within(t, testTimeout), addr, []byte("are you "), nil, []byte("there?"))
 	if err != nil || string(got) != "are you there?" {
 		t.Errorf("call of %s: %q, %v", addr, got, err)
 	}
@@ -70,7 +73,7 @@ func TestCallSizes(t *testing.T) {
 		for i := range request {
 			request[i] = byte(i * 7)
 		}
-		got, err := p.Call(within(t, 20*time.Second), addr, request[:size/3], request[size/3:])
+		got, err := p.Call(within(t, testTimeout), addr, request[:size/3], request[size/3:])
 		if err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
@@ -98,7 +101,7 @@ func TestCallTooLarge(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPool(t, ClientOptions{MaxMessage: tc.limit})
-			_, err := p.Call(within(t, 10*time.Second), addr, make([]byte, tc.request))
+			_, err := p.Call(within(t, testTimeout), addr, make([]byte, tc.request))
 			var got *SizeError
 			switch {
 			case tc.want == nil && err != nil:
@@ -114,7 +117,7 @@ func TestCallTooLarge(t *testing.T) {
 // checkEchoTwice is checkEcho for a server that repeats each request.
 func checkEchoTwice(t *testing.T, p *Pool, addr string) {
 	t.Helper()
-	if got, err := p.Call(within(t, 10*time.Second), addr, []byte("a")); err != nil || string(got) != "aa" {
+	if got, err := p.Call(within(t, testTimeout), addr, []byte("a")); err != nil || string(got) != "aa" {
 		t.Errorf("after it: %q, %v", got, err)
 	}
 }
@@ -146,7 +149,7 @@ func TestManyCallers(t *testing.T) {
 
 // TestContext ends calls by their contexts while the handler runs.
 func TestContext(t *testing.T) {
-	running := make(chan context.Context, 1)
+	running := make(chan context.Context, 20)
 	_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, request []byte) [][]byte {
 		if string(request) == "wait" {
 			running <- ctx
@@ -171,9 +174,14 @@ func TestContext(t *testing.T) {
 		<-(<-handlers).Done() // the handler's context ends too
 	})
 	t.Run("deadline", func(t *testing.T) {
-		_, err := p.Call(within(t, 100*time.Millisecond), addr, []byte("wait"))
-		if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
+		for limit := 100 * time.Millisecond; len(running) == 0; limit *= 2 { // on a busy machine no handler may run in time
+			if limit > time.Minute {
+				t.Fatal("the request did not reach the handler")
+			}
+			_, err := p.Call(within(t, limit), addr, []byte("wait"))
+			if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
 		}
 		<-(<-running).Done()
 	})
@@ -189,15 +197,20 @@ func TestPeerComesBack(t *testing.T) {
 	p := newPool(t, ClientOptions{})
 	refused := func() {
 		t.Helper()
-		for range 3 {
+		const promptly, least, most = time.Second, 3, 20
+		fastest := time.Hour // of the calls that follow a refusal; on a busy machine some are slow
+		for n := 0; n < least || n < most && fastest > promptly; n++ {
 			start := time.Now()
-			_, err := p.Call(within(t, 10*time.Second), addr, []byte("x"))
+			_, err := p.Call(within(t, testTimeout), addr, []byte("x"))
 			if !errors.Is(err, ErrConnection) || !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Fatalf("got %v, want a refused connection", err)
 			}
-			if took := time.Since(start); took > time.Second {
-				t.Errorf("the refusal took %v", took)
+			if n > 0 {
+				fastest = min(fastest, time.Since(start))
 			}
+		}
+		if fastest > promptly {
+			t.Errorf("each refusal took %v or more", fastest)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -215,7 +228,7 @@ func TestPeerComesBack(t *testing.T) {
 		checkEcho(t, p, addr)
 		s.Close()
 		// A call that is made before the end was noticed may fail otherwise, but not last.
-		_, _ = p.Call(within(t, 10*time.Second), addr, []byte("x"))
+		_, _ = p.Call(within(t, testTimeout), addr, []byte("x"))
 		refused()
 	}
 }
@@ -260,7 +273,7 @@ func TestNoBackgroundDial(t *testing.T) {
 		}
 	})
 	p := newPool(t, ClientOptions{})
-	if _, err := p.Call(within(t, 100*time.Millisecond), addr); !errors.Is(err, ErrTimeout) {
+	if _, err := p.Call(within(t, 2*time.Second), addr); !errors.Is(err, ErrTimeout) { // it connects in this time
 		t.Errorf("got %v", err)
 	}
 	<-ended
@@ -272,7 +285,7 @@ func TestNoBackgroundDial(t *testing.T) {
 func TestProbe(t *testing.T) {
 	_, addr := serve(t, ServerOptions{Handle: echo})
 	p := newPool(t, ClientOptions{})
-	if got, err := p.Probe(within(t, 10*time.Second), addr, []byte("x")); err != nil || string(got) != "x" {
+	if got, err := p.Probe(within(t, testTimeout), addr, []byte("x")); err != nil || string(got) != "x" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if len(p.conns) != 0 {
@@ -299,7 +312,7 @@ func TestCloseDuringCall(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("the call under way: %v", err)
 	}
-	if _, err := p.Call(within(t, 10*time.Second), addr); !errors.Is(err, ErrClosed) {
+	if _, err := p.Call(within(t, testTimeout), addr); !errors.Is(err, ErrClosed) {
 		t.Errorf("a later call: %v", err)
 	}
 }

@@ -50,7 +50,7 @@ const Clients = 3
 // The timeouts of calls, in ms.
 const (
 	ShortWait = 5      // for a key that will not be set
-	LongWait  = 10_000 // for a key that is or will be present
+	LongWait  = 60_000 // for a key that is or will be present
 )
 
 // MarshalText implements [encoding.TextMarshaler].

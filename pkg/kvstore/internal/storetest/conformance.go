@@ -21,7 +21,7 @@ type Scope interface {
 }
 
 // testTimeout limits every call that must succeed.
-const testTimeout = 10 * time.Second
+const testTimeout = time.Minute
 
 // Opener creates a new, empty store that ends with t, and returns Clients handles on it. If a store has a single
 // handle, Opener returns it that many times.

@@ -12,13 +12,14 @@
 // join, and replaces voters that are silent or leave. Nothing is on disk: a process that was restarted joins as a new
 // member.
 //
-//	plan.go      what the leader does next to have as many voters as are wanted; pure
-//	member.go    Member: its options, and the goroutine that owns the replica
-//	lead.go      the server while this member leads, and the one that refuses clients while it does not
-//	manage.go    carries out what plan decides
-//	keeper.go    hands the server's changes to the replica
-//	peers.go     connections to other members, one for each direction
-//	frames.go    what they send
+//	plan.go       what the leader does next to have as many voters as are wanted; pure
+//	member.go     Member: its options, and the goroutine that owns the replica
+//	lead.go       the server while this member leads, and the one that refuses clients while it does not
+//	manage.go     carries out what plan decides
+//	keeper.go     hands the server's changes to the replica
+//	peers.go      connections to other members, one for each direction
+//	snapshots.go  snapshots, each with a connection of its own
+//	frames.go     what they send
 //
 // The package decides neither who may found a group nor who is a candidate: that is for its caller. All methods of a
 // Member are safe for concurrent use. One goroutine owns the replica; the others ask it.

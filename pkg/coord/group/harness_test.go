@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ type network struct {
 	t    testing.TB
 	opts Options // of each member; Addr and Connect are the network's
 
+	rate atomic.Int64 // bytes that each connection carries in a second; 0: any
+
 	mu      sync.Mutex
 	members map[string]*Member
 	cut     map[[2]string]bool // two addresses, or a client's name and an address
@@ -27,6 +30,17 @@ type network struct {
 type link struct {
 	net.Conn
 	ends [2]string
+	rate *atomic.Int64 // the network's
+	sent atomic.Int64
+}
+
+// Write takes as long as the network's rate says.
+func (l *link) Write(b []byte) (int, error) {
+	l.sent.Add(int64(len(b)))
+	if rate := l.rate.Load(); rate > 0 {
+		time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(rate)) //nolint:forbidigo // the bubble's time
+	}
+	return l.Conn.Write(b)
 }
 
 func newNetwork(t testing.TB, opts Options) *network {
@@ -70,7 +84,7 @@ func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {
 		return nil, errors.New("nobody listens there")
 	}
 	here, there := net.Pipe()
-	l := &link{Conn: here, ends: [2]string{from, to}}
+	l := &link{Conn: here, ends: [2]string{from, to}, rate: &n.rate}
 	n.mu.Lock()
 	n.conns[l] = true
 	n.mu.Unlock()

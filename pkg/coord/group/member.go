@@ -66,11 +66,12 @@ type Member struct {
 	gone       bool                           // Leave was called, so it joins no group
 	waiting    map[replica.Ticket]func(error) // what to do when a request is settled
 	peers      map[string]*peer
-	addrs      map[replica.ID]string // of members from which frames have come
-	serving    *serving              // nil while this member does not serve
-	servedTerm uint64                // the term of the latest server in this group, or 0
-	lastServed <-chan struct{}       // closed when the latest server has ended
-	retries    []func()              // requests for which the replica had no room; the next tick calls them
+	snapshots  map[replica.ID]*snapshot // on their way to other members
+	addrs      map[replica.ID]string    // of members from which frames have come
+	serving    *serving                 // nil while this member does not serve
+	servedTerm uint64                   // the term of the latest server in this group, or 0
+	lastServed <-chan struct{}          // closed when the latest server has ended
+	retries    []func()                 // requests for which the replica had no room; the next tick calls them
 	manager    manager
 	left       []chan<- error // of the calls of Leave
 
@@ -104,7 +105,7 @@ func New(opts Options) *Member {
 	m := &Member{
 		opts: opts, log: opts.Logger, done: make(chan struct{}), instance: rand.Text(), inbound: map[net.Conn]bool{},
 		calls: make(chan func()), inbox: make(chan incoming, 64), waiting: map[replica.Ticket]func(error){},
-		peers: map[string]*peer{}, addrs: map[replica.ID]string{},
+		peers: map[string]*peer{}, addrs: map[replica.ID]string{}, snapshots: map[replica.ID]*snapshot{},
 	}
 	m.ticker = time.NewTicker(m.opts.Tick)
 	m.ticker.Stop()
@@ -292,6 +293,7 @@ func (m *Member) tick() {
 		m.ticked = true
 		m.ticker.Reset(m.opts.Tick)
 	}
+	m.watchSnapshots(m.replica.Status())
 	m.replica.Tick()
 	m.retry()
 	if m.flush(); m.replica != nil {
@@ -335,7 +337,8 @@ func (m *Member) handleOne(in incoming) {
 	case in.message.To() == m.id:
 		m.addrs[in.message.From()] = in.from.addr
 		if err := m.replica.Step(in.message); err != nil {
-			m.log.Warn().Err(err).Str("member", in.from.addr).Msg("ignored a message of a member of the store's group")
+			m.log.Warn().Err(err).Str("member", in.from.addr).Msg("refused a message of a member of the store's group")
+			in.refuse()
 		}
 		if in.message.From() == m.replica.Status().Leader {
 			m.manager.heard = m.manager.now
@@ -369,18 +372,7 @@ func (m *Member) flush() {
 		return
 	}
 	out := m.replica.Output()
-	for _, message := range out.Messages {
-		addr := m.addrOf(message.To())
-		if addr == "" {
-			continue
-		}
-		b, err := message.Encode()
-		if err != nil {
-			m.log.Error().Err(err).Msg("cannot send to a member of the store's group")
-			continue
-		}
-		m.send(addr, frame{kind: frameRaft, message: b})
-	}
+	m.sendMessages(out.Messages)
 	for _, result := range out.Settled {
 		if done := m.waiting[result.Ticket]; done != nil {
 			delete(m.waiting, result.Ticket)

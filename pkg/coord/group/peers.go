@@ -26,9 +26,34 @@ const (
 	maxTries  = 20
 	// formerTicks is for how many ticks the connection to a former member is kept after the last frame.
 	formerTicks = 100
-	// sendTimeout is how long a member may take to read a frame.
+	// sendTimeout is how long a member may take to read sendChunk bytes.
 	sendTimeout = 5 * time.Second
 )
+
+// hello returns the first frame of a connection. The loop calls it.
+func (m *Member) hello() []byte {
+	return frame{kind: frameHello, addr: m.opts.Addr, instance: m.instance}.encode()
+}
+
+// sendMessages sends the replica's messages. The loop calls it.
+func (m *Member) sendMessages(messages []replica.Message) {
+	for _, message := range messages {
+		addr := m.addrOf(message.To())
+		if addr == "" {
+			continue
+		}
+		if message.IsSnapshot() {
+			m.sendSnapshot(addr, message)
+			continue
+		}
+		b, err := message.Encode()
+		if err != nil {
+			m.log.Error().Err(err).Msg("cannot send to a member of the store's group")
+			continue
+		}
+		m.send(addr, frame{kind: frameRaft, message: b})
+	}
+}
 
 // send queues a frame for the member at addr. The loop calls it.
 func (m *Member) send(addr string, f frame) {
@@ -37,7 +62,7 @@ func (m *Member) send(addr string, f frame) {
 		ctx, cancel := context.WithCancel(context.Background())
 		p = &peer{addr: addr, frames: make(chan []byte, maxQueued), cancel: cancel}
 		m.peers[addr] = p
-		hello := frame{kind: frameHello, addr: m.opts.Addr, instance: m.instance}.encode()
+		hello := m.hello()
 		m.running.Go(func() { m.sendAll(ctx, p, hello) })
 	}
 	p.used = m.manager.now
@@ -64,7 +89,11 @@ func (m *Member) disconnect() {
 	for _, p := range m.peers {
 		p.cancel()
 	}
+	for _, s := range m.snapshots {
+		s.cancel()
+	}
 	clear(m.peers)
+	clear(m.snapshots)
 }
 
 // sendAll sends the frames of p until ctx ends. It connects when there is a frame to send, so that it leaves former
@@ -82,20 +111,26 @@ func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
 			return
 		}
 		m.log.Debug().Err(err).Str("member", p.addr).Msg("no connection to another member of the store's group")
+		m.call(func() { m.unreachable(p) })
+	}
+}
+
+// unreachable tells the replica that messages to the members at an address are lost.
+func (m *Member) unreachable(p *peer) {
+	if m.replica == nil || m.peers[p.addr] != p {
+		return
+	}
+	status := m.replica.Status()
+	for _, id := range slices.Concat(status.Voters, status.Outgoing, status.Learners) {
+		if m.addrOf(id) == p.addr {
+			m.replica.Unreachable(id)
+		}
 	}
 }
 
 // sendFrom connects, and sends the first frame and those after it until the connection breaks or ctx ends.
 func (m *Member) sendFrom(ctx context.Context, p *peer, hello, first []byte) error {
-	nc, err := m.dial(ctx, p.addr)
-	for tries := 1; err != nil && tries < maxTries; tries++ {
-		select {
-		case <-time.After(dialPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		nc, err = m.dial(ctx, p.addr)
-	}
+	nc, err := m.connect(ctx, p.addr)
 	if err != nil {
 		return err
 	}
@@ -103,8 +138,7 @@ func (m *Member) sendFrom(ctx context.Context, p *peer, hello, first []byte) err
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
 	for b := slices.Concat(hello, first); ; {
-		nc.SetWriteDeadline(time.Now().Add(sendTimeout))
-		if _, err := nc.Write(b); err != nil {
+		if err := write(nc, b, func(int) {}); err != nil {
 			return err
 		}
 		select {
@@ -115,7 +149,21 @@ func (m *Member) sendFrom(ctx context.Context, p *peer, hello, first []byte) err
 	}
 }
 
-// dial connects to the member at addr.
+// connect connects to the member at addr. It tries for some time.
+func (m *Member) connect(ctx context.Context, addr string) (net.Conn, error) {
+	nc, err := m.dial(ctx, addr)
+	for tries := 1; err != nil && tries < maxTries; tries++ {
+		select {
+		case <-time.After(dialPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		nc, err = m.dial(ctx, addr)
+	}
+	return nc, err
+}
+
+// dial makes one attempt to connect to the member at addr.
 func (m *Member) dial(ctx context.Context, addr string) (net.Conn, error) {
 	opts := m.opts.Dial
 	opts.Addr = addr
@@ -130,7 +178,11 @@ type incoming struct {
 	frame
 	from    frame // the hello
 	message replica.Message
+	nc      net.Conn // receive reads it and closes it
 }
+
+// refuse ends the connection that a frame came on. It does not close it, because that may take time.
+func (in incoming) refuse() { in.nc.SetReadDeadline(time.Unix(1, 0)) }
 
 // receive reads the frames of a member's connection until it breaks or m ends.
 func (m *Member) receive(nc net.Conn) {
@@ -141,7 +193,7 @@ func (m *Member) receive(nc net.Conn) {
 	}
 	nc.SetReadDeadline(time.Time{})
 	for {
-		in := incoming{from: hello}
+		in := incoming{from: hello, nc: nc}
 		if in.frame, err = readFrame(nc, maxFrame); err != nil {
 			return
 		}
@@ -156,6 +208,9 @@ func (m *Member) receive(nc net.Conn) {
 		case m.inbox <- in:
 		case <-m.done:
 			return
+		}
+		if in.kind == frameRaft && in.message.IsSnapshot() {
+			return // it was the only message of its connection
 		}
 	}
 }

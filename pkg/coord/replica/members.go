@@ -259,11 +259,27 @@ func (r *Replica) TransferTo(id ID) error {
 }
 
 // Unreachable notes that messages to a replica may be lost, such as when a connection breaks. The leader sends what is
-// missing again, once the replica answers.
+// missing again, once the replica answers. It does nothing for a snapshot, see SnapshotFailed.
 func (r *Replica) Unreachable(id ID) {
 	if r.failed != nil || r.peers[id] == nil {
 		return
 	}
 	r.node.ReportUnreachable(uint64(id))
-	r.retrySnapshot(id)
+	r.drain()
+}
+
+// SnapshotFailed notes that a snapshot has not reached a replica. The leader sends another one, once the replica
+// answers.
+func (r *Replica) SnapshotFailed(id ID) {
+	if r.failed == nil && r.peers[id] != nil {
+		r.retrySnapshot(id)
+	}
+}
+
+// SnapshotProgress notes that the caller has just sent a part of a snapshot to a replica, which reads it: the replica
+// is not silent, and SnapshotTicks begin anew.
+func (r *Replica) SnapshotProgress(id ID) {
+	if p := r.peers[id]; p != nil {
+		p.heard, p.flowing = r.now, r.now
+	}
 }

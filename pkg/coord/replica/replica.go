@@ -25,8 +25,8 @@ type Config struct {
 	// each campaign. The values should be random, so that voters rarely campaign at once; less than ElectionTicks counts
 	// as ElectionTicks.
 	ElectionTimeout func() int
-	// SnapshotTicks is the time after which a leader sends a snapshot again that its follower has not acknowledged.
-	// Default: 10 times ElectionTicks.
+	// SnapshotTicks is the time after which a leader sends a snapshot again that its follower has not acknowledged,
+	// counted from the last SnapshotProgress. Default: 10 times ElectionTicks.
 	SnapshotTicks int
 	// MaxWrite limits the bytes of one Write. Default: 16 MiB.
 	MaxWrite int

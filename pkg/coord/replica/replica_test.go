@@ -336,12 +336,12 @@ func acknowledges(m Message) bool { return m.raft.GetType() == pb.MsgAppResp && 
 // A snapshot that is lost is sent again, and one whose acknowledgment is lost is not.
 func TestLostSnapshot(t *testing.T) {
 	for name, tt := range map[string]struct {
-		drop        func(Message) bool
-		unreachable bool
-		sent        int
+		drop   func(Message) bool
+		failed bool
+		sent   int
 	}{
 		"lost":                {drop: func(m Message) bool { return m.IsSnapshot() }, sent: 1},
-		"lost, reported":      {drop: func(m Message) bool { return m.IsSnapshot() }, unreachable: true, sent: 1},
+		"lost, reported":      {drop: func(m Message) bool { return m.IsSnapshot() }, failed: true, sent: 1},
 		"acknowledgment lost": {drop: acknowledges, sent: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -357,9 +357,9 @@ func TestLostSnapshot(t *testing.T) {
 			g.tick(5)
 			g.heal()
 			g.sent = nil
-			if tt.unreachable {
-				r.Unreachable(2)
-				r.Unreachable(7) // not a member
+			if tt.failed {
+				r.SnapshotFailed(2)
+				r.SnapshotFailed(7) // not a member
 			} else {
 				g.tick(20)
 				if n := snapshots(g.sent); n != 0 {

@@ -1,0 +1,92 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// foreignHeartbeat returns a heartbeat of another group's replica 2 to its replica 1, which has 100 entries.
+func foreignHeartbeat(t *testing.T) replica.Message {
+	t.Helper()
+	replicas := map[replica.ID]*replica.Replica{}
+	for id := replica.ID(1); id <= 2; id++ {
+		r, err := replica.New(replica.Config{ID: id, Founder: id == 1, ElectionTimeout: func() int { return 1000 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas[id] = r
+	}
+	for i := range 100 {
+		if _, err := replicas[1].Write([]replica.Edit{{Key: fmt.Sprint(i), Value: []byte("v")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := replicas[1].Change([]replica.ID{1, 2}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		_ = replicas[1].TransferTo(2) // fails until replica 2 votes, and once it leads
+		for _, r := range replicas {
+			r.Tick()
+			for _, m := range r.Output().Messages {
+				b, err := m.Encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m, err = replica.Decode(b); err != nil {
+					t.Fatal(err)
+				}
+				if err := replicas[m.To()].Step(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	replicas[2].Tick()
+	messages := replicas[2].Output().Messages
+	if len(messages) != 1 || !replicas[2].Status().Leading {
+		t.Fatalf("%d messages of %+v", len(messages), replicas[2].Status())
+	}
+	return messages[0]
+}
+
+// TestRefusedMessage sends a member a message that contradicts its log. It ends the connection.
+func TestRefusedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{})
+		n.found("member0:1", "member1:1", "member2:1")
+		message, err := foreignHeartbeat(t).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := n.opts.Dial
+		opts.Addr = "member0:1"
+		opts.Conn = func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, "stranger", "member0:1") }
+		nc, err := coord.DialMember(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		hello := make(chan []byte, 1)
+		m := n.members["member0:1"]
+		m.call(func() { hello <- m.hello() })
+		b := slices.Concat(<-hello, frame{kind: frameRaft, message: message}.encode())
+		if _, err := nc.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the connection goes on: %v", err)
+		}
+	})
+}

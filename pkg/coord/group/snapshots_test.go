@@ -1,0 +1,73 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// joinSlowly founds a group with 3 MiB of contents, and starts another member at a network on which those take 12
+// seconds. It kills a voter, whose place the new member takes. During calls disturb at the third second of the snapshot.
+// It returns how many bytes the new member was sent and how long it took.
+func joinSlowly(t *testing.T, disturb func(*network)) (sent int64, took time.Duration) {
+	t.Helper()
+	n := newNetwork(t, Options{})
+	addrs := []string{"member0:1", "member1:1", "member2:1"}
+	n.found(addrs...)
+	c := n.client("client", time.Minute, addrs...)
+	for i := range 4 {
+		ops := []coord.Op{{Key: fmt.Sprint(i), Value: make([]byte, 3<<18)}}
+		if _, err := c.Commit(t.Context(), nil, ops); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeClient(t, c)
+	n.rate.Store(256 << 10)
+	began := time.Now()
+	n.kill("member2:1")
+	n.grow(addrs)
+	n.await("a snapshot on its way", func() bool { return n.sentTo("member3:1") > 3*n.rate.Load() })
+	disturb(n)
+	n.await("three voters", func() bool { return n.members["member0:1"].Status().SurvivesLoss })
+	took = time.Since(began)
+	n.rate.Store(0)
+	return n.sentTo("member3:1"), took
+}
+
+// sentTo returns how many bytes were sent to a member.
+func (n *network) sentTo(addr string) (sent int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for l := range n.conns {
+		if l.ends[1] == addr {
+			sent += l.sent.Load()
+		}
+	}
+	return sent
+}
+
+// TestSlowSnapshot checks that a new member joins although its snapshot takes longer than it may be silent, and longer
+// than a snapshot may be unacknowledged.
+func TestSlowSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent, took := joinSlowly(t, func(*network) {})
+		if sent > 4<<20 || took > 20*time.Second {
+			t.Errorf("%d bytes were sent in %v", sent, took)
+		}
+	})
+}
+
+// TestBrokenSnapshot breaks the connections to a new member while it gets a snapshot. It gets another one soon.
+func TestBrokenSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, took := joinSlowly(t, func(n *network) {
+			n.breakConns(func(l *link) bool { return l.ends[1] == "member3:1" })
+		})
+		if took > 22*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

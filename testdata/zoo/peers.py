@@ -39,8 +39,8 @@ import torch.utils.data
 from torch.distributed.elastic.multiprocessing.errors import record
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-# Timeout of a collective in seconds. A DataLoader checks its processes every 5 s, so only modes without a loader may
-# have a shorter timeout.
+# Timeout of a collective of step in seconds. A DataLoader checks its processes every 5 s, so only modes without a loader
+# may have a shorter timeout.
 TIMEOUT = 4 if sys.argv[1] in ("hangs", "paused") else 60
 
 
@@ -153,7 +153,7 @@ def checks():
     os.abort()
 
 
-def step(mode, i):
+def step(mode, i, group):
     if RANK == WORLD - 1 and i == 5:
         globals()[mode]()
     if mode == "source" and RANK == 0 and i == 4:
@@ -161,18 +161,20 @@ def step(mode, i):
             raise KeyError("lr")
         except KeyError:
             logging.exception("no learning rate, so the default is used")
-    dist.all_reduce(torch.ones(8))
+    dist.all_reduce(torch.ones(8), group=group)
     time.sleep(0.01)
 
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=TIMEOUT))
+    # The ranks wait longer for each other until all have imported torch, which takes long on a busy machine.
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
     dist.barrier()
+    group = dist.new_group(timeout=datetime.timedelta(seconds=TIMEOUT))
     i = 0
     while True:
         i += 1
-        step(sys.argv[1], i)
+        step(sys.argv[1], i, group)
 
 
 if __name__ == "__main__":

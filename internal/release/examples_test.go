@@ -1,6 +1,7 @@
 package release
 
 import (
+	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -128,7 +129,7 @@ func (e *environment) command(script string) *exec.Cmd {
 		"-o",
 		"pipefail",
 		"-c",
-		strings.ReplaceAll(script, endpoint+" ", endpoint+":"+freePort(e.t)+" "),
+		strings.ReplaceAll(script, endpoint+" ", fmt.Sprint(endpoint, ":", testenv.FreePort(e.t), " ")),
 	)
 	cmd.Dir, cmd.Env = e.work, e.env
 	return cmd

@@ -75,7 +75,7 @@ func TestByHand(t *testing.T) {
 			t.Errorf("%s ended with %d", p.name, code)
 		}
 	}
-	j.lab.NothingLeft(time.Second)
+	j.lab.NothingLeft(20 * time.Second)
 
 	record := j.record()
 	bad := check(record, expected{worlds: []int{4, 3, 2}, losses: j.trainer.undisturbed(t, lastStep(record))})

@@ -216,7 +216,7 @@ func (c *chaos) finish() {
 		s.signal(15)
 		s.p.code()
 	}
-	c.lab.NothingLeft(5 * time.Second)
+	c.lab.NothingLeft(20 * time.Second)
 }
 
 // complete reports whether all nodes are in a world, except quarantined nodes: their workers were killed

@@ -196,7 +196,7 @@ func TestStoreHostDies(t *testing.T) {
 				}
 			}
 			// A busy machine is slow; the benchmark has the figure.
-			if took := time.Since(begin); took > keepAlive+joinTimeout+10*time.Second {
+			if took := time.Since(begin); took > keepAlive+joinTimeout+30*time.Second {
 				t.Errorf("the others took %v to end, want about %v at most", took, keepAlive+joinTimeout)
 			}
 			// A host that was cut off continues alone for the join timeout, which this test does not check.

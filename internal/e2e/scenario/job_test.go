@@ -281,5 +281,5 @@ func (j *job) stop(code int, other map[*program]int) {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 		p.code()
 	}
-	j.lab.NothingLeft(5 * time.Second)
+	j.lab.NothingLeft(20 * time.Second)
 }

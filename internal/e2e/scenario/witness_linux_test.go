@@ -140,5 +140,5 @@ func (j *witnessJob) stopAll() {
 			p.code()
 		}
 	}
-	j.lab.NothingLeft(5 * time.Second)
+	j.lab.NothingLeft(20 * time.Second)
 }

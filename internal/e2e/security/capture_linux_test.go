@@ -60,7 +60,7 @@ func capture(t *testing.T, withSecret bool) {
 			t.Fatalf("%s ended with %d", a.name, code)
 		}
 	}
-	lab.NothingLeft(5 * time.Second)
+	lab.NothingLeft(20 * time.Second)
 
 	var all, ofAgents []byte
 	for flow, data := range recording.Flows() {

@@ -70,7 +70,7 @@ func TestFakeStore(t *testing.T) {
 				secrets[i], fakes[i] = secret, fakeStore(t, answer)
 				agents[i] = startAgent(t, "agent", fakes[i].addr, secretFile, "exit 0", "--rdzv-conf=join_timeout=5")
 			}
-			var sent [2][]byte // what the agents of the two secrets have sent on their first connections
+			var sent [2][]byte // the most that the agents of the two secrets have sent on one connection
 			for i, agent := range agents {
 				if code := agent.code(); code == 0 {
 					t.Error("the agent ended with 0")
@@ -89,7 +89,11 @@ func TestFakeStore(t *testing.T) {
 						t.Error("the agent sends its secret")
 					}
 				}
-				sent[i] = calls[0].sent()
+				for _, c := range calls { // on a busy machine some end before all has come
+					if got := c.sent(); len(got) > len(sent[i]) {
+						sent[i] = got
+					}
+				}
 			}
 			if len(sent[0]) == 0 {
 				t.Error("the fake store got no hello")

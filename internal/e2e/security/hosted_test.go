@@ -19,7 +19,7 @@ type job struct {
 // hostedJob starts the first agent and waits until its store listens.
 func hostedJob(t testing.TB, secretFile, script string) *job {
 	t.Helper()
-	j := &job{addr: fmt.Sprintf("127.0.0.1:%d", freePort(t)), secretFile: secretFile, script: script}
+	j := &job{addr: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), secretFile: secretFile, script: script}
 	j.start(t)
 	testenv.Await(t, "the agent's store", bound, func() bool {
 		nc, err := net.Dial("tcp", j.addr)

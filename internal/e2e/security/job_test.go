@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"crypto/rand"
 	"fmt"
-	rand2 "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -170,20 +168,5 @@ func create(t testing.TB, file string) {
 	t.Helper()
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// freePort returns a port that nobody listens at, below those that the kernel hands out.
-func freePort(t testing.TB) int {
-	t.Helper()
-	const low, high = 16000, 32000
-	for {
-		port := low + rand2.N(high-low)
-		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		_ = ln.Close()
-		return port
 	}
 }

@@ -44,7 +44,7 @@ func TestExitNotice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := SendExitNotice(text, ExitNoticeTimeout); err != nil {
+	if err := SendExitNotice(text, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if n := s.Sessions(); n != 0 {

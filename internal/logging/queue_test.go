@@ -22,8 +22,9 @@ func TestLineIsNotKeptBack(t *testing.T) {
 	t.Parallel()
 	out := make(chanWriter)
 	log, lines := New("json", zerolog.InfoLevel, out, nil)
-	late := time.NewTimer(10 * time.Second)
+	late := time.NewTimer(time.Minute)
 	for i := range 20_000 {
+		late.Reset(time.Minute)
 		log.Info().Int("i", i).Send()
 		select {
 		case <-out:

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // small returns options of a simulation that takes a second or two.
 func small() Options {
 	return Options{
-		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 20 * time.Second, Seed: 7,
+		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 2 * time.Minute, Seed: 7,
 		Logger: zerolog.Nop(),
 	}
 }

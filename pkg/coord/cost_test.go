@@ -121,7 +121,7 @@ func TestCrowdInEachPhase(t *testing.T) {
 			began := time.Now()
 			put(t, agent, Op{Key: "k", Owned: true})
 			put(t, dial(t, DialOptions{Addr: addr, Secret: phaseSecret}), Op{Key: "l", Owned: true})
-			if took := time.Since(began); took > 2*time.Second {
+			if took := time.Since(began); took > 20*time.Second { // far less than the time that the crowd may take
 				t.Errorf("an agent joined and worked in %v", took)
 			}
 			for _, c := range crowd {

@@ -128,15 +128,17 @@ func checkKilled(t *testing.T, dir string, want Batch) {
 
 // TestRestartEndsSessions checks that a session whose client does not return ends its TTL after the restart.
 func TestRestartEndsSessions(t *testing.T) {
+	t.Parallel()
+	const short, long = 1500 * time.Millisecond, 3 * time.Second // long enough to reach the store's end, and far apart
 	dir := t.TempDir()
 	s := openServer(t, dir, ServerOptions{})
 	way := &pipeNetwork{server: s}
-	c, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: way.dial, TTL: 300 * time.Millisecond})
+	c, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: way.dial, TTL: long})
 	if err != nil {
 		t.Fatal(err)
 	}
 	put(t, c, Op{Key: "owned", Owned: true})
-	put(t, c, Op{Key: "short", TTL: 200 * time.Millisecond})
+	put(t, c, Op{Key: "short", TTL: short})
 	way.set(true, nil)
 	_ = s.Close()
 	if err := c.Close(t.Context()); !errors.Is(err, ErrUnavailable) {
@@ -155,7 +157,7 @@ func TestRestartEndsSessions(t *testing.T) {
 		}
 	}
 	next(t, seen, "the last batch")
-	if took := time.Since(begin); took < 300*time.Millisecond || s.Sessions() != 0 {
+	if took := time.Since(begin); took < long || s.Sessions() != 0 {
 		t.Errorf("%d sessions left after %v", s.Sessions(), took)
 	}
 }
@@ -252,7 +254,7 @@ func TestDiskFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, DialOptions{Addr: serve(t, s, "127.0.0.1:0"), TTL: time.Second})
+	c := dial(t, DialOptions{Addr: serve(t, s, "127.0.0.1:0"), TTL: 5 * time.Second})
 	l, err := s.Local()
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +310,7 @@ func TestKilledStore(t *testing.T) {
 	}
 	stores := []Store{local}
 	for range 3 {
-		stores = append(stores, dial(t, DialOptions{Addr: addr, TTL: time.Minute}))
+		stores = append(stores, dial(t, DialOptions{Addr: addr, TTL: time.Hour})) // it outlives all rounds on a slow disk
 	}
 	var writers sync.WaitGroup
 	for n, store := range stores {

@@ -163,7 +163,7 @@ func pipeTo(s *Server) func(context.Context) (net.Conn, error) {
 
 // TestTurnIsNotHeld has clients that send a record with a part of a ClientHello only. They must not keep the turns.
 func TestTurnIsNotHeld(t *testing.T) {
-	s, addr := startServer(t, ServerOptions{})
+	s, addr := startServer(t, ServerOptions{HandshakeTimeout: time.Minute})
 	for range 2 * cap(s.turns) {
 		nc, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -174,7 +174,7 @@ func TestTurnIsNotHeld(t *testing.T) {
 	}
 	began := time.Now()
 	dial(t, DialOptions{Addr: addr})
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // they have a minute
 		t.Errorf("an agent joined after %v", took)
 	}
 }

@@ -103,7 +103,7 @@ func TestHandshakeMessageOfASession(t *testing.T) {
 			break // the store has closed the connection
 		}
 	}
-	raw.SetDeadline(time.Now().Add(5 * time.Second))
+	raw.SetDeadline(time.Now().Add(testTimeout))
 	if _, err = io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the store waits for more after %d records of the message", sent)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // testTimeout bounds waits for events that happen at once.
-const testTimeout = 20 * time.Second
+const testTimeout = time.Minute
 
 // startServer serves agents on a local port until the test ends.
 func startServer(t testing.TB, opts ServerOptions) (*Server, string) {

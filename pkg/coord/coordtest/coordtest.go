@@ -23,7 +23,7 @@ type Harness struct {
 	TTL time.Duration
 	// KeyTTL is a short TTL of keys that the store can keep exactly. 0 means 2 s, which every store can keep.
 	KeyTTL time.Duration
-	// Timeout bounds each wait for something that must happen. 0 means 20 s.
+	// Timeout bounds each wait for something that must happen. 0 means a minute.
 	Timeout time.Duration
 	// The faults of a client. Cases that need a nil fault are left out.
 	Cut   func(coord.Store) // the network drops what client and store send; no connection ends
@@ -117,7 +117,7 @@ type testEnv struct {
 
 func newTestEnv(t testing.TB, h Harness) *testEnv {
 	t.Helper()
-	h.Timeout = cmp.Or(h.Timeout, 20*time.Second)
+	h.Timeout = cmp.Or(h.Timeout, time.Minute)
 	h.KeyTTL = cmp.Or(h.KeyTTL, 2*time.Second)
 	return &testEnv{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"}
 }

@@ -29,7 +29,7 @@ func (c *client) Watch(ctx context.Context, prefix string, handle func(coord.Bat
 		before := handle
 		handle = func(b coord.Batch) error {
 			select {
-			case <-time.After(ttl):
+			case <-time.After(watchLag + ttl/2):
 			case <-ctx.Done():
 			}
 			return before(b)

@@ -97,7 +97,7 @@ func keepAlive(env *testEnv) {
 
 // watchLag is how late a watch may deliver a commit that preceded a KeepAlive, if the store is no [coord.Getter]. It is
 // the time that a busy machine may take to run a goroutine; in a bubble that is no time.
-const watchLag = 500 * time.Millisecond
+const watchLag = 2 * time.Second
 
 // keepAliveFollowsCommits checks that a session that has been kept alive has seen, or can get, all earlier commits.
 func keepAliveFollowsCommits(env *testEnv) {

@@ -137,7 +137,7 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1)[0]
 	waitReady(t, c)
-	s := open(t, Options{Endpoints: []string{c.client}, TTL: 10 * time.Second})
+	s := open(t, Options{Endpoints: []string{c.client}, TTL: 30 * time.Second, OpTimeout: 3 * time.Second})
 	keepAliveUntilEnd(t, s)
 	f := followWatch(t, s, "")
 	mustCommit(t, s, owned("own", "1"), put("plain", "1"))
@@ -238,7 +238,7 @@ func TestLeaderLost(t *testing.T) {
 	for _, m := range members {
 		endpoints = append(endpoints, m.client)
 	}
-	s := open(t, Options{Endpoints: endpoints, TTL: 10 * time.Second, OpTimeout: 2 * time.Second})
+	s := open(t, Options{Endpoints: endpoints, TTL: 30 * time.Second, OpTimeout: 2 * time.Second})
 	keepAliveUntilEnd(t, s)
 	var followers []*follower // on several members, by the client's round robin
 	for range 4 {
@@ -322,7 +322,7 @@ func TestDroppedConnections(t *testing.T) {
 		t.Errorf("the watch delivered nothing for %v", took)
 	}
 	// One KeepAlive fails. Soon another one uses a new connection, and the session survives.
-	fresh := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
+	fresh := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 24 * time.Second})
 	if err := fresh.KeepAlive(t.Context()); err != nil {
 		t.Fatal(err)
 	}

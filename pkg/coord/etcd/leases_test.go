@@ -17,7 +17,7 @@ func TestLeases(t *testing.T) {
 	t.Parallel()
 	endpoint := startEtcd(t).client
 	cli := waitReady(t, &server{client: endpoint})
-	s := open(t, Options{Endpoints: []string{endpoint}, TTL: 2500 * time.Millisecond})
+	s := open(t, Options{Endpoints: []string{endpoint}, TTL: 29500 * time.Millisecond})
 	leases := func(want int) {
 		t.Helper()
 		all, err := cli.Leases(t.Context())
@@ -39,7 +39,7 @@ func TestLeases(t *testing.T) {
 			t.Errorf("etcd has the keys %q, want %q", got, want)
 		}
 	}
-	if got := s.TTL(); got != 3*time.Second {
+	if got := s.TTL(); got != 30*time.Second {
 		t.Errorf("the TTL is %v, want whole seconds, rounded up", got)
 	}
 	leases(1)

@@ -259,3 +259,31 @@ func TestFormerTerm(t *testing.T) {
 		}
 	})
 }
+
+// TestFiveVoters loses the leader and another of five voters at once, then, of the three that are left, the leader. The
+// group falls back to one voter.
+func TestFiveVoters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{Voters: 5})
+		addrs := []string{"member0:1", "member1:1", "member2:1", "member3:1", "member4:1"}
+		n.found(addrs...)
+		c := n.client("client", time.Minute, addrs...)
+		put(t, c, "five", "v")
+		n.kill(n.leader())
+		for addr := range n.members {
+			n.kill(addr)
+			break
+		}
+		began := time.Now()
+		put(t, c, "three", "v")
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v until the store answered again", took)
+		}
+		n.awaitVoters(3)
+		n.kill(n.leader())
+		put(t, c, "two", "v")
+		n.awaitVoters(1)
+		holds(t, c, map[string]string{"five": "v", "three": "v", "two": "v"})
+		closeClient(t, c)
+	})
+}

@@ -10,14 +10,16 @@ import (
 // serving is one server of this member, in a term in which it leads.
 type serving struct {
 	term   uint64
-	server *coord.Server
+	server *coord.Server // nil until it has loaded the contents
 	ended  chan struct{} // closed when the server, its writes, and what Options.Lead started have ended
 }
 
 // isEnding reports whether the server has begun to end.
-func (s *serving) isEnding() bool {
+func (s *serving) isEnding() bool { return s.server != nil && isEnding(s.server) }
+
+func isEnding(server *coord.Server) bool {
 	select {
-	case <-s.server.Ended():
+	case <-server.Ended():
 		return true
 	default:
 		return false
@@ -67,43 +69,67 @@ func (m *Member) serveAgain() {
 	}
 }
 
-// startServing makes a server of the replica's contents the one that clients get.
+// startServing begins a server of the replica's contents. The server loads them in a goroutine of its own, so that the
+// member, which leads already, is not silent meanwhile. Nobody else writes what the server loads.
 func (m *Member) startServing(term uint64) {
-	held := contents{}
-	for e := range m.replica.Contents() {
-		if held[e.Bucket] == nil {
-			held[e.Bucket] = map[string][]byte{}
-		}
-		held[e.Bucket][e.Key] = e.Value
-	}
+	held := contents(m.replica.Freeze())
 	opts := m.opts.Server
 	opts.InstanceID, opts.OnMember = m.instance, m.onMember
-	s := &serving{term: term, ended: make(chan struct{})}
-	server, err := coord.NewSharedServer(&keeper{m: m, of: s}, held, opts)
-	if err != nil {
-		m.log.Error().Err(err).Msg("this node cannot serve the job's store, and leaves its group")
-		m.abandon(err)
-		return
-	}
-	previous := m.lastServed
-	s.server = server
+	s, previous := &serving{term: term, ended: make(chan struct{})}, m.lastServed
 	m.serving, m.servedTerm, m.lastServed = s, term, s.ended
-	m.mu.Lock()
-	m.current = server
-	m.mu.Unlock()
+	newServer := m.newServer
 	m.running.Go(func() {
 		defer close(s.ended)
+		server, err := newServer(&keeper{m: m, of: s}, held, opts)
+		begun := make(chan struct{})
+		m.call(func() {
+			m.beginServing(s, server, err)
+			close(begun)
+		})
+		select {
+		case <-begun:
+		case <-m.done:
+		}
 		if previous != nil {
 			<-previous
 		}
-		stop := func() {}
-		if m.opts.Lead != nil {
-			stop = m.opts.Lead(server)
+		if err == nil {
+			m.run(server)
 		}
-		<-server.Ended()
-		stop()
-		_ = server.Close() // whose error is the keeper's
 	})
+}
+
+// beginServing makes a server that has loaded its contents the one that clients get, unless the member has ceased to
+// lead meanwhile. err is that of the load.
+func (m *Member) beginServing(s *serving, server *coord.Server, err error) {
+	switch {
+	case m.serving != s && err == nil:
+		server.Fail(coord.ErrServerClosed)
+	case m.serving != s:
+	case err != nil:
+		m.log.Error().Err(err).Msg("this node cannot serve the job's store, and leaves its group")
+		m.abandon(err)
+	default:
+		s.server = server
+		m.mu.Lock()
+		m.current = server
+		m.mu.Unlock()
+	}
+}
+
+// run runs what leads beside the server until the server ends, and then closes it.
+func (m *Member) run(server *coord.Server) {
+	stop := func() {}
+	if m.opts.Lead != nil && !isEnding(server) {
+		stop = m.opts.Lead(server)
+	}
+	select {
+	case <-server.Ended():
+	case <-m.done:
+		server.Fail(coord.ErrServerClosed)
+	}
+	stop()
+	_ = server.Close() // whose error is the keeper's
 }
 
 // stopServing ends the server: its clients look for the next one.
@@ -111,7 +137,9 @@ func (m *Member) stopServing() {
 	m.mu.Lock()
 	m.current = m.doorman
 	m.mu.Unlock()
-	m.serving.server.Fail(coord.ErrServerClosed)
+	if m.serving.server != nil {
+		m.serving.server.Fail(coord.ErrServerClosed)
+	}
 	m.serving = nil
 }
 

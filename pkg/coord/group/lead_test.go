@@ -159,3 +159,85 @@ func TestLargeWrites(t *testing.T) {
 		}
 	})
 }
+
+// loadSlowly delays the servers of these members: each has loaded its contents when it receives from the channel that
+// loading gets.
+func (n *network) loadSlowly(addrs ...string) (loading <-chan chan<- struct{}) {
+	n.t.Helper()
+	loads := make(chan chan<- struct{}, 1000)
+	for _, addr := range addrs {
+		m := n.members[addr]
+		m.call(func() {
+			m.newServer = func(k coord.SharedKeeper, from coord.Contents, o coord.ServerOptions) (*coord.Server, error) {
+				goOn := make(chan struct{})
+				loads <- goOn
+				<-goOn
+				return coord.NewSharedServer(k, from, o)
+			}
+		})
+	}
+	return loads
+}
+
+// TestSlowLoad checks that a new leader which needs time to load the contents leads on meanwhile.
+func TestSlowLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{Voters: 5})
+		addrs := []string{"member0:1", "member1:1", "member2:1", "member3:1", "member4:1"}
+		n.found(addrs...)
+		c := n.client("client", time.Minute, addrs...)
+		put(t, c, "key", "v")
+		loading := n.loadSlowly(addrs[1:]...)
+		n.kill("member0:1")
+		goOn := <-loading
+		time.Sleep(5 * time.Second) //nolint:forbidigo // the bubble's time
+		if len(loading) > 0 {
+			t.Error("another member leads too")
+			for len(loading) > 0 {
+				close(<-loading)
+			}
+		}
+		close(goOn)
+		holds(t, c, map[string]string{"key": "v"})
+		closeClient(t, c)
+	})
+}
+
+// TestLateLoad checks that a server which has loaded the contents too late never serves.
+func TestLateLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, led := foundLed(t)
+		<-led
+		c := n.client("client", time.Minute, "member0:1", "member1:1", "member2:1")
+		put(t, c, "key", "v")
+		loading := n.loadSlowly("member1:1")
+		n.transfer("member0:1", "member1:1")
+		goOn := <-loading
+		n.transfer("member1:1", "member2:1")
+		put(t, c, "key", "w")
+		<-led
+		close(goOn)
+		synctest.Wait()
+		if len(led) > 0 {
+			t.Error("the late server leads")
+		}
+		holds(t, c, map[string]string{"key": "w"})
+		closeClient(t, c)
+	})
+}
+
+// transfer hands the leadership from one member to another.
+func (n *network) transfer(from, to string) {
+	n.t.Helper()
+	m := n.members[from]
+	m.call(func() {
+		for _, id := range m.replica.Status().Voters {
+			if m.addrOf(id) == to {
+				if err := m.replica.TransferTo(id); err != nil {
+					n.t.Error(err)
+				}
+			}
+		}
+	})
+	n.await("the other leader", func() bool { return n.members[to].Status().Leading })
+}

@@ -71,9 +71,11 @@ type Member struct {
 	serving    *serving                 // nil while this member does not serve
 	servedTerm uint64                   // the term of the latest server in this group, or 0
 	lastServed <-chan struct{}          // closed when the latest server has ended
-	retries    []func()                 // requests for which the replica had no room; the next tick calls them
-	manager    manager
-	left       []chan<- error // of the calls of Leave
+	// newServer is coord.NewSharedServer; a test delays it.
+	newServer func(coord.SharedKeeper, coord.Contents, coord.ServerOptions) (*coord.Server, error)
+	retries   []func() // requests for which the replica had no room; the next tick calls them
+	manager   manager
+	left      []chan<- error // of the calls of Leave
 
 	mu         sync.Mutex
 	closed     bool
@@ -106,6 +108,7 @@ func New(opts Options) *Member {
 		opts: opts, log: opts.Logger, done: make(chan struct{}), instance: rand.Text(), inbound: map[net.Conn]bool{},
 		calls: make(chan func()), inbox: make(chan incoming, 64), waiting: map[replica.Ticket]func(error){},
 		peers: map[string]*peer{}, addrs: map[replica.ID]string{}, snapshots: map[replica.ID]*snapshot{},
+		newServer: coord.NewSharedServer,
 	}
 	m.ticker = time.NewTicker(m.opts.Tick)
 	m.ticker.Stop()

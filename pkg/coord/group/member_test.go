@@ -224,18 +224,6 @@ func TestFormerTerm(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1", "member1:1", "member2:1")
 		m := n.members["member0:1"]
-		transfer := func(from *Member, to string) {
-			from.call(func() {
-				for _, id := range from.replica.Status().Voters {
-					if from.addrOf(id) == to {
-						if err := from.replica.TransferTo(id); err != nil {
-							t.Error(err)
-						}
-					}
-				}
-			})
-			n.await("the other leader", func() bool { return n.members[to].Status().Leading })
-		}
 		var former *keeper
 		known := make(chan bool)
 		m.call(func() {
@@ -246,11 +234,11 @@ func TestFormerTerm(t *testing.T) {
 		if err := former.Write([]coord.Edit{{Bucket: "b", Key: "k", Value: []byte("v")}}); err != nil {
 			t.Fatal(err)
 		}
-		transfer(m, "member1:1")
+		n.transfer("member0:1", "member1:1")
 		if err := former.Confirm(); !errors.Is(err, replica.ErrNotLeading) {
 			t.Errorf("confirm while another member leads: %v", err)
 		}
-		transfer(n.members["member1:1"], "member0:1")
+		n.transfer("member1:1", "member0:1")
 		if err := former.Write([]coord.Edit{{Bucket: "b", Key: "k", Value: []byte("w")}}); !errors.Is(err, replica.ErrNotLeading) {
 			t.Errorf("a write of a former term: %v", err)
 		}

@@ -304,7 +304,7 @@ func TestSnapshotIsFrozen(t *testing.T) {
 	g.heal()
 	g.deliver(held[0])
 	want := []Edit{{"b", "gone", []byte("v")}, {"b", "k", []byte("old")}}
-	if diff := cmp.Diff(want, slices.Collect(g.replicas[2].Contents())); diff != "" {
+	if diff := cmp.Diff(want, slices.Collect(g.replicas[2].machine.all())); diff != "" {
 		t.Errorf("the snapshot (-want +got):\n%s", diff)
 	}
 	g.tick(3)

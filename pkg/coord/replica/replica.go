@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
@@ -307,8 +306,9 @@ func (r *Replica) Output() Output {
 	return out
 }
 
-// Contents returns the contents as applied, in the order of buckets and keys. The values must not be changed.
-func (r *Replica) Contents() iter.Seq[Edit] { return r.machine.all() }
+// Freeze returns the contents as they are now, by bucket and key. The maps are the caller's; the values must not be
+// changed.
+func (r *Replica) Freeze() map[string]map[string][]byte { return r.machine.freeze().buckets }
 
 // Value returns a key's value, or nil if there is none. It must not be changed.
 func (r *Replica) Value(bucket, key string) []byte { return r.machine.buckets[bucket][key] }

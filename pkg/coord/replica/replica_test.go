@@ -65,7 +65,7 @@ func TestLeaderIsLost(t *testing.T) {
 	g.tick(2)
 	want := []Edit{{"b", "k", []byte("v")}, {"b", "k2", []byte("v2")}}
 	for _, id := range []ID{2, 3} {
-		if diff := cmp.Diff(want, slices.Collect(g.replicas[id].Contents())); diff != "" {
+		if diff := cmp.Diff(want, slices.Collect(g.replicas[id].machine.all())); diff != "" {
 			t.Errorf("replica %d (-want +got):\n%s", id, diff)
 		}
 	}
@@ -313,7 +313,7 @@ func TestLogIsBounded(t *testing.T) {
 	g.heal()
 	g.sent = nil
 	g.tick(20)
-	if diff := cmp.Diff(slices.Collect(r.Contents()), slices.Collect(g.replicas[3].Contents())); diff != "" {
+	if diff := cmp.Diff(slices.Collect(r.machine.all()), slices.Collect(g.replicas[3].machine.all())); diff != "" {
 		t.Errorf("replica 3 (-want +got):\n%s", diff)
 	}
 	if n := snapshots(g.sent); n != 1 {

@@ -117,7 +117,7 @@ func TestResolverEnds(t *testing.T) {
 	if _, err := r.LookupAddr(ctx, "192.0.2.1"); err == nil {
 		t.Error("a name without a server")
 	}
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 4500*time.Millisecond { // a query has 5 s
 		t.Errorf("the lookup took %v", took)
 	}
 }

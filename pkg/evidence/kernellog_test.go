@@ -99,11 +99,12 @@ func TestKernelTail(t *testing.T) {
 	defer tail.close()
 	for _, pid := range []int{2, 3} {
 		write(kill(strconv.Itoa(pid)))
-		got := tail.read(root, time.Now())
+		now := time.Now()
+		got := tail.read(root, now)
 		if !got.Readable || len(got.Kills) != 1 || got.Kills[0].PID != pid {
 			t.Errorf("%+v, want the kill of %d", got, pid)
 		}
-		if at := got.Kills[0].Time; time.Since(at) > time.Second {
+		if at := got.Kills[0].Time; now.Sub(at) > time.Second {
 			t.Errorf("the kill was at %v", at)
 		}
 	}

@@ -198,7 +198,7 @@ func newPipe(t testing.TB) (read, write *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { read.Close(); write.Close() })
-	if err := read.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := read.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return read, write

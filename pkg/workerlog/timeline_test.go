@@ -208,7 +208,7 @@ func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for timeout := time.After(30 * time.Second); !so(); {
+	for timeout := time.After(2 * time.Minute); !so(); {
 		select {
 		case <-tick.C:
 		case <-timeout:

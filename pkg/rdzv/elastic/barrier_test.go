@@ -94,7 +94,7 @@ func TestFailureAfterDeparture(t *testing.T) {
 // The host of the store stays until the job has ended, or for the TTL of sessions if it may leave.
 func TestHostIsNeeded(t *testing.T) {
 	j := job(2, 2)
-	j.TTL = 500 * time.Millisecond
+	j.TTL = 3 * time.Second // it must not pass before the second call
 	hs := startJob(t, j, 2)
 	got := await(t, "deadline", succeed(t, hs[0], 0))
 	if needed, ok := errors.AsType[*rdzv.NeededError](got.err); !ok || needed.For != 0 {
@@ -159,7 +159,7 @@ func awaitDone(t *testing.T, host *Handler, n int) {
 func TestStoreLostAtBarrier(t *testing.T) {
 	hs := startJob(t, job(2, 2), 2)
 	hs[1].opts.CloseTimeout = 100 * time.Millisecond
-	waiting := succeed(t, hs[1], 300*time.Millisecond)
+	waiting := succeed(t, hs[1], 2*time.Second) // it is there until the other has gone
 	awaitDone(t, hs[0], 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

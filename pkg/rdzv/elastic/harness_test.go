@@ -82,8 +82,8 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(15 * time.Second):
-		t.Fatalf("%s: nothing happened in 15s", what)
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: nothing happened in a minute", what)
 		panic("unreachable")
 	}
 }
@@ -113,7 +113,7 @@ func startJob(t *testing.T, j Job, n int) []*Handler {
 // awaitHost waits until h hosts the store.
 func awaitHost(t *testing.T, h *Handler) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); h.opts.Access.(*C10d).hosted() == nil; {
+	for deadline := time.Now().Add(time.Minute); h.opts.Access.(*C10d).hosted() == nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("the first agent does not host the store")
 		}

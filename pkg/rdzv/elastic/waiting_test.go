@@ -40,7 +40,7 @@ func TestNumNodesWaiting(t *testing.T) {
 	}
 	guest, _ := newProxiedHandler(t, j, host, "guest")
 	entered := enter(t, guest, nil)
-	for deadline := time.Now().Add(15 * time.Second); host.NumNodesWaiting() != 1; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); host.NumNodesWaiting() != 1; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody waits")
 		}

@@ -211,7 +211,7 @@ func TestHostWaitsForAll(t *testing.T) {
 	wg.Wait()
 	r.Close()
 
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), time.Second) // enough to begin to wait for the others
 	defer cancel()
 	_, err = rendezvous(ctx, url(0), nil)
 	if !errors.Is(err, rdzv.ErrTimeout) || errors.Is(err, rdzv.ErrConnection) ||

@@ -55,7 +55,7 @@ func (m *Member) setRole() {
 }
 
 // serveAgain begins another server if the latest one has ended by itself, although the member still leads. It waits for
-// that one's end: until then its writes may still succeed, and the next server would load contents without them. The loop
+// that one's end: until then its writes may still succeed, and the next one would load contents without them. The loop
 // calls it once a tick, so that servers which end at once do not follow each other without a pause.
 func (m *Member) serveAgain() {
 	role := m.replica.Status().Role

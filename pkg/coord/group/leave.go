@@ -39,7 +39,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// askOthers sends, once a tick, what a member that leaves or has lost the group asks of the others. A member that leaves
+// askOthers sends, once a tick, what a member asks of the others that leaves or has lost the group. One that leaves
 // tells all voters, as any of them may lead soon and must know who stays. It asks also after its removal: the others
 // may need its vote until they have applied it.
 func (m *Member) askOthers(status replica.Status) {

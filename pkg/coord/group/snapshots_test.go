@@ -10,9 +10,9 @@ import (
 )
 
 // joinSlowly founds a group with 3 MiB of contents, and starts another member at a network on which those take 12
-// seconds. It kills a voter, whose place the new member takes, and calls during when a quarter of the snapshot has been
-// sent. It returns how many bytes the new member was sent and how long it took.
-func joinSlowly(t *testing.T, during func(*network)) (sent int64, took time.Duration) {
+// seconds. It kills a voter, whose place the new member takes, and calls meanwhile when a quarter of the snapshot has
+// been sent. It returns how many bytes the new member was sent and how long it took.
+func joinSlowly(t *testing.T, meanwhile func(*network)) (sent int64, took time.Duration) {
 	t.Helper()
 	n := newNetwork(t, Options{})
 	addrs := []string{"member0:1", "member1:1", "member2:1"}
@@ -30,7 +30,7 @@ func joinSlowly(t *testing.T, during func(*network)) (sent int64, took time.Dura
 	n.kill("member2:1")
 	n.grow(addrs)
 	n.await("a snapshot on its way", func() bool { return n.sentTo("member3:1") > 3*n.rate.Load() })
-	during(n)
+	meanwhile(n)
 	n.await("three voters", func() bool { return n.members["member0:1"].Status().SurvivesLoss })
 	took = time.Since(began)
 	n.rate.Store(0)

@@ -139,6 +139,7 @@ func show(result any) string {
 
 // TestClientReplay makes each recorded call to a server that only knows the recorded bytes.
 func TestClientReplay(t *testing.T) {
+	t.Parallel()
 	for version, calls := range recordings(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()

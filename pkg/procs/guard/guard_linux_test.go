@@ -204,7 +204,7 @@ func newPeer(t *testing.T) *peer {
 	return &peer{Listener: l, t: t}
 }
 
-// noticed reports whether a notice arrives within the given time, which may not be 0: one that had come would be missed.
+// noticed reports whether a notice arrives within the given time, which may not be 0: it would miss one that is there.
 func (p *peer) noticed(within time.Duration) bool {
 	p.t.Helper()
 	if err := p.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(within)); err != nil {
@@ -327,7 +327,8 @@ func TestDeadline(t *testing.T) { // it measures, so it is not parallel
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			j := startGuarded(t, args...)
 			const promptly, least, most = 200 * time.Millisecond, 3, 20
-			best, passed := time.Hour, 0                                         // the best of some, or of many on a busy machine
+			// The best of some, or of many on a busy machine.
+			best, passed := time.Hour, 0
 			for ; passed < least || passed < most && best > promptly; passed++ { // the deadline can pass repeatedly
 				ps := j.workers()
 				start := time.Now()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,8 +29,13 @@ func tree(t *testing.T, files map[string]string) string {
 			err = os.Symlink(target, path)
 		} else if strings.HasSuffix(name, "/") {
 			err = os.MkdirAll(path, 0o755)
-		} else if err = os.WriteFile(path, []byte(content), 0o644); err == nil && filepath.Base(filepath.Dir(path)) == "bin" {
-			err = os.Chmod(path, 0o755)
+		} else {
+			syscall.ForkLock.RLock() // a process forked now would inherit the file: "text file busy"
+			err = os.WriteFile(path, []byte(content), 0o644)
+			syscall.ForkLock.RUnlock()
+			if err == nil && filepath.Base(filepath.Dir(path)) == "bin" {
+				err = os.Chmod(path, 0o755)
+			}
 		}
 		if err != nil {
 			t.Fatal(err)

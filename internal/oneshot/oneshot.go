@@ -38,9 +38,12 @@ type Command struct {
 // ErrLimit means that a program was killed because its time was over.
 var ErrLimit = errors.New("no end")
 
-// killGrace is how long Run waits for a killed program. A program that hangs in the kernel survives SIGKILL and is left
-// behind.
-const killGrace = 2 * time.Second
+// killGrace is how long Run waits for a killed program, and on a busy machine for its own search for what the program
+// left. A program that hangs in the kernel survives SIGKILL and is left behind.
+const killGrace = 10 * time.Second
+
+// outputGrace is how long Run waits for the end of the output of a program that has ended, which a child may hold open.
+const outputGrace = time.Second
 
 // Run runs the program. After the limit, or when ctx ends, it kills the program's process group. The error is then
 // ErrLimit, or the cause of ctx.
@@ -56,7 +59,7 @@ func (c Command) Run(ctx context.Context) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = killGrace / 2
+	cmd.WaitDelay = outputGrace
 	ended := make(chan error, 1)
 	go func() { ended <- c.run(cmd, mark) }()
 	var err error

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
 		t.Fatal(err)
 	}
 	defer func() { _ = src.Close() }()
+	syscall.ForkLock.RLock() // a process forked now would inherit the file: "text file busy"
+	defer syscall.ForkLock.RUnlock()
 	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o700)
 	if err != nil {
 		t.Fatal(err)

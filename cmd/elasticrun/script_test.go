@@ -120,6 +120,9 @@ var racing = regexp.MustCompile(`^(event_log|leftovers|log_tee$|logs_follow|outp
 	`signal_|simulate|status_|store_(health|ready|signals))`)
 
 func setUpScript(e *testscript.Env) error {
+	// A process that another script forked while this one's files were written may have them open until it executes
+	// its program, and the kernel executes no file that is open for writing ("text file busy").
+	awaitForks()
 	python, err := interpreter()
 	if err != nil {
 		return err
@@ -136,6 +139,12 @@ func setUpScript(e *testscript.Env) error {
 	e.Values[scriptTest{}] = e.T()
 	e.Defer(func() { testenv.NothingLeft(e.T().(testing.TB), mark) })
 	return nil
+}
+
+// awaitForks returns when every process that this one has forked executes its program.
+func awaitForks() {
+	syscall.ForkLock.Lock()
+	defer syscall.ForkLock.Unlock()
 }
 
 // scriptTest and authorities are keys of a script's values: its test, and the authorities by their folder.

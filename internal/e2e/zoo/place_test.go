@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/creack/pty"
@@ -165,7 +166,10 @@ func publicDir(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(from)), data, 0o755); err != nil {
+		syscall.ForkLock.RLock() // a process forked now would inherit the file: "text file busy"
+		err = os.WriteFile(filepath.Join(dir, filepath.Base(from)), data, 0o755)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

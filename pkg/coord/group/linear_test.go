@@ -106,7 +106,7 @@ func read(ctx context.Context, c coord.Store, key string) (value string, ok bool
 }
 
 // TestLinearizable lets clients read and write while members are killed, leave, stand still and are cut off from the
-// others, and checks that the results are those of one store.
+// others, and servers end, and checks that the results are those of one store.
 func TestLinearizable(t *testing.T) {
 	seeds := testenv.Repeat(t, 2, 500)
 	if testenv.Race { // make soak has all seeds without the race detector
@@ -149,7 +149,7 @@ func checkLinearizable(t *testing.T, seed uint64) {
 		if n.members[victim] == nil {
 			continue // the leader has not noticed yet that it is gone
 		}
-		switch random.IntN(4) {
+		switch random.IntN(5) {
 		case 0:
 			n.kill(victim)
 		case 1:
@@ -166,6 +166,8 @@ func checkLinearizable(t *testing.T, seed uint64) {
 			pause := time.Duration(random.IntN(5000)) * time.Millisecond
 			n.members[victim].call(func() { time.Sleep(pause) }) //nolint:forbidigo // the bubble's time
 			time.Sleep(pause)                                    //nolint:forbidigo // the bubble's time
+		case 4: // its server ends, not its term, while writes are on their way to the others
+			n.failServer(victim, random)
 		}
 	}
 	running.Wait()
@@ -177,4 +179,25 @@ func checkLinearizable(t *testing.T, seed uint64) {
 	if result != porcupine.Ok || len(h.ops) < 100 {
 		t.Errorf("the history of %d operations is %s", len(h.ops), result)
 	}
+}
+
+// failServer ends the server of a member that leads while the others' replicas stand still for a moment.
+func (n *network) failServer(addr string, random *rand.Rand) {
+	n.t.Helper()
+	var others []string
+	for other := range n.members {
+		if other != addr {
+			others = append(others, other)
+		}
+	}
+	release := n.hold(others...)
+	time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) //nolint:forbidigo // the bubble's time
+	m := n.members[addr]
+	m.call(func() {
+		if s := m.serving; s != nil && s.server != nil {
+			s.server.Fail(errors.New("the test ends it"))
+		}
+	})
+	time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) //nolint:forbidigo // the bubble's time
+	release()
 }

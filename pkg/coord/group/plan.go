@@ -20,7 +20,7 @@ type view struct {
 type member struct {
 	id      replica.ID
 	current bool // it has every entry that was committed a moment ago
-	silent  bool // it has sent nothing for too long
+	silent  bool // it has answered nothing for too long
 	leaving bool // it will end soon
 }
 

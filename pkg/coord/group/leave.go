@@ -44,7 +44,7 @@ func (m *Member) Leave(ctx context.Context) error {
 // may need its vote until they have applied it.
 func (m *Member) askOthers(status replica.Status) {
 	g := &m.manager
-	members := slices.Concat(status.Voters, status.Outgoing, status.Learners)
+	members := status.All()
 	for id := range g.departs {
 		if id != m.id && !slices.Contains(members, id) {
 			delete(g.departs, id)
@@ -100,7 +100,7 @@ func (m *Member) stay() {
 func (m *Member) handleAsk(in incoming) {
 	status := m.replica.Status()
 	switch {
-	case slices.Contains(slices.Concat(status.Voters, status.Outgoing, status.Learners), in.id):
+	case slices.Contains(status.All(), in.id):
 		if in.kind == frameLeave {
 			m.manager.leaving(in.id)
 		}

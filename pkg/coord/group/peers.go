@@ -74,7 +74,7 @@ func (m *Member) send(addr string, f frame) {
 
 // disconnectFormer ends the connections to processes that are members no more, once they have got the last frames.
 func (m *Member) disconnectFormer(status replica.Status) {
-	members := slices.Concat(status.Voters, status.Outgoing, status.Learners)
+	members := status.All()
 	for addr, p := range m.peers {
 		isMember := slices.ContainsFunc(members, func(id replica.ID) bool { return m.addrOf(id) == addr })
 		if !isMember && m.manager.now-p.used >= formerTicks {
@@ -121,7 +121,7 @@ func (m *Member) unreachable(p *peer) {
 		return
 	}
 	status := m.replica.Status()
-	for _, id := range slices.Concat(status.Voters, status.Outgoing, status.Learners) {
+	for _, id := range status.All() {
 		if m.addrOf(id) == p.addr {
 			m.replica.Unreachable(id)
 		}

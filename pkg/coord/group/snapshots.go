@@ -95,7 +95,7 @@ func (m *Member) snapshotEnds(id replica.ID, s *snapshot, err error) {
 // watchSnapshots ends the snapshots to former members, and those of a former term. A snapshot of which a part has been
 // written since the last tick is a sign of life, and its receiver is not too slow. The loop calls it once a tick.
 func (m *Member) watchSnapshots(status replica.Status) {
-	members := slices.Concat(status.Voters, status.Outgoing, status.Learners)
+	members := status.All()
 	for id, s := range m.snapshots {
 		sent := s.sent.Load()
 		switch {

@@ -170,6 +170,18 @@ func (g *group) isolate(id ID) {
 
 func (g *group) heal() { g.drop = func(Message) bool { return false } }
 
+// holdSnapshots keeps snapshots from their receivers, until heal, and collects them.
+func (g *group) holdSnapshots() *[]Message {
+	held := new([]Message)
+	g.drop = func(m Message) bool {
+		if m.IsSnapshot() {
+			*held = append(*held, m)
+		}
+		return m.IsSnapshot()
+	}
+	return held
+}
+
 func (g *group) write(r *Replica, key, value string) Ticket {
 	g.t.Helper()
 	ticket, err := r.Write([]Edit{{Bucket: "b", Key: key, Value: []byte(value)}})

@@ -283,26 +283,20 @@ func TestSnapshotIsFrozen(t *testing.T) {
 	g.write(r, "k", "old")
 	g.write(r, "gone", "v")
 	g.add(Config{ID: 2})
-	var held []Message
-	g.drop = func(m Message) bool {
-		if m.IsSnapshot() {
-			held = append(held, m)
-		}
-		return m.IsSnapshot()
-	}
+	held := g.holdSnapshots()
 	if _, err := r.Change([]ID{1}, []ID{2}); err != nil {
 		t.Fatal(err)
 	}
 	g.tick(3)
-	if len(held) != 1 || held[0].raft.GetSnapshot().GetData() != nil {
-		t.Fatalf("%d snapshots, or the replica has encoded one itself", len(held))
+	if len(*held) != 1 || (*held)[0].raft.GetSnapshot().GetData() != nil {
+		t.Fatalf("%d snapshots, or the replica has encoded one itself", len(*held))
 	}
 	if _, err := r.Write([]Edit{{"b", "k", []byte("new")}, {"b", "gone", nil}, {"c", "k", []byte("v")}}); err != nil {
 		t.Fatal(err)
 	}
 	g.run()
 	g.heal()
-	g.deliver(held[0])
+	g.deliver((*held)[0])
 	want := []Edit{{"b", "gone", []byte("v")}, {"b", "k", []byte("old")}}
 	if diff := cmp.Diff(want, slices.Collect(g.replicas[2].machine.all())); diff != "" {
 		t.Errorf("the snapshot (-want +got):\n%s", diff)

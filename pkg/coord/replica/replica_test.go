@@ -381,13 +381,7 @@ func TestSnapshotTakesLong(t *testing.T) {
 	r := g.leader()
 	r.cfg.MaxLog, r.cfg.SnapshotTicks = 2000, never
 	g.add(Config{ID: 2})
-	var held []Message
-	g.drop = func(m Message) bool {
-		if m.IsSnapshot() {
-			held = append(held, m)
-		}
-		return m.IsSnapshot()
-	}
+	held := g.holdSnapshots()
 	if _, err := r.Change([]ID{1}, []ID{2}); err != nil {
 		t.Fatal(err)
 	}
@@ -396,12 +390,12 @@ func TestSnapshotTakesLong(t *testing.T) {
 		g.write(r, fmt.Sprint(i), "v")
 	}
 	g.tick(2)
-	if len(held) != 1 || r.log.size < 2*r.cfg.MaxLog {
-		t.Fatalf("%d snapshots, the log has %d bytes", len(held), r.log.size)
+	if len(*held) != 1 || r.log.size < 2*r.cfg.MaxLog {
+		t.Fatalf("%d snapshots, the log has %d bytes", len(*held), r.log.size)
 	}
 	g.heal()
 	g.sent = nil
-	g.deliver(held[0])
+	g.deliver((*held)[0])
 	g.tick(2)
 	if n := snapshots(g.sent); n != 1 || g.replicas[2].machine.index != r.machine.index || r.log.size > r.cfg.MaxLog {
 		t.Errorf("%d snapshots, the log has %d bytes; the follower is at %d of %d", n, r.log.size,

@@ -140,6 +140,9 @@ func (r *Replica) Status() Status {
 	return s
 }
 
+// All returns the ids of all members. An id may occur twice while a change of members is under way.
+func (s Status) All() []ID { return slices.Concat(s.Voters, s.Outgoing, s.Learners) }
+
 // SurvivesLoss reports whether the group can go on after the loss of any one voter, as far as a leader knows: there are
 // three or more, no change of members is under way, and each voter has applied the latest one. A voter that has not
 // needs a majority of the old voters to be elected, and may keep the others from being elected. It holds until the next

@@ -56,7 +56,7 @@ func (c *Config) Admission() Admission {
 }
 
 // checkedAt reports whether a store at these addresses checks the users of connections: only processes of this machine
-// can reach it, and the kernel tells whose they are.
+// can reach it, and the kernel knows whose they are.
 func (u StoreUsers) checkedAt(addrs ...HostPort) bool {
 	elsewhere := func(at HostPort) bool { return !rdzvconf.IsLoopback(at.Host) }
 	return runtime.GOOS == "linux" && !u.Anybody && len(addrs) > 0 && !slices.ContainsFunc(addrs, elsewhere)

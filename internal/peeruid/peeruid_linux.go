@@ -47,7 +47,7 @@ type lookup func(tuple) (socket, error)
 var errNoSocket = errors.New("no such socket")
 
 // New returns a Finder. It asks the kernel about a connection with itself, because a wrong answer, or none, cannot be
-// told from a peer that is gone. The error says what happened in each way.
+// distinguished from a peer that is gone. The error says what happened in each way.
 //
 // Without a loopback interface that is up, as unshare --net leaves it, no process of this machine can connect, so
 // nothing can be tested. Then the Finder tests the ways when it is asked about a connection.

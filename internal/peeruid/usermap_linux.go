@@ -14,7 +14,7 @@ import (
 // (user_namespaces(7)), or -1 if no peer can have such a user. read is [os.ReadFile].
 //
 // A user of the namespace can have that number too. The kernel's answer then means either, unless only processes of the
-// namespace are in its network, which ownNetwork tells.
+// namespace are in its network, which ownNetwork reports.
 func unmappedUser(read func(string) ([]byte, error), ownNetwork func() bool) int {
 	overflow := 65534
 	if text, err := read("/proc/sys/kernel/overflowuid"); err == nil {

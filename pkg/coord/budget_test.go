@@ -288,7 +288,7 @@ func TestIdleConnectionIsNotCounted(t *testing.T) {
 	})
 }
 
-// TestWatchesOfASession checks that a session has a bounded number of watches and is told why it gets no more.
+// TestWatchesOfASession checks that a session has a bounded number of watches and learns why it gets no more.
 func TestWatchesOfASession(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	nc, in := dialRaw(t, addr)

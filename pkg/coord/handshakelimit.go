@@ -173,7 +173,7 @@ var errShed = errors.New("another client needs the place")
 
 // awaitTurn waits until the handshake may compute. Without turns, the handshakes of a large job's agents would share
 // the processors, and all would end late, perhaps too late for their clients. With turns they end one after the other.
-// The client is told to wait, so that its own time limit does not pass.
+// The client is asked to wait, so that its own time limit does not pass.
 func (c *conn) awaitTurn(below *limitedConn) error {
 	s := c.server
 	ticker := time.NewTicker(waitInterval)

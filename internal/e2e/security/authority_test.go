@@ -71,7 +71,7 @@ func TestOthersKeys(t *testing.T) {
 		tryWrite(codeDenied, nil, op{0, mine, "outlives its session"})
 		tryWrite(codeDenied, nil, op{0, run + "/state/close", "1"}) // without the guard and the lifetime of a closer
 		for _, key := range []string{"other/agent/" + other.id, "other/absent", run, ""} {
-			tryWrite(codeDenied, []string{key}, op{flagOwned, mine, "v"}) // a guard tells whether a key exists
+			tryWrite(codeDenied, []string{key}, op{flagOwned, mine, "v"}) // a guard shows whether a key exists
 		}
 		if _, exists := keys(t, addr, secret, run)[mine]; exists {
 			t.Errorf("%s: a refused commit has written its other key", name)

@@ -40,7 +40,7 @@ func (m *Member) Leave(ctx context.Context) error {
 }
 
 // askOthers sends, once a tick, what a member asks of the others that leaves or has lost the group. One that leaves
-// tells all voters, as any of them may lead soon and must know who stays. It asks also after its removal: the others
+// notifies all voters, as any of them may lead soon and must know who stays. It asks also after its removal: the others
 // may need its vote until they have applied it.
 func (m *Member) askOthers(status replica.Status) {
 	g := &m.manager

@@ -115,7 +115,7 @@ func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
 	}
 }
 
-// unreachable tells the replica that messages to the members at an address are lost.
+// unreachable notifies the replica that messages to the members at an address are lost.
 func (m *Member) unreachable(p *peer) {
 	if m.replica == nil || m.peers[p.addr] != p {
 		return

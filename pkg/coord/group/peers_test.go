@@ -71,7 +71,7 @@ func TestRefusedMessage(t *testing.T) {
 		}
 		opts := n.opts.Dial
 		opts.Addr = "member0:1"
-		opts.Conn = func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, "stranger", "member0:1") }
+		opts.Conn = func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, "unknown", "member0:1") }
 		nc, err := coord.DialMember(t.Context(), opts)
 		if err != nil {
 			t.Fatal(err)

@@ -81,7 +81,7 @@ func (m *Member) deliver(ctx context.Context, s *snapshot, hello []byte, message
 	return fmt.Errorf("wait until the snapshot has been read: %w", err)
 }
 
-// snapshotEnds tells the replica that a snapshot has failed. One that has arrived is acknowledged by its receiver.
+// snapshotEnds notifies the replica that a snapshot has failed. One that has arrived is acknowledged by its receiver.
 func (m *Member) snapshotEnds(id replica.ID, s *snapshot, err error) {
 	if m.snapshots[id] != s {
 		return // of a former group

@@ -62,7 +62,7 @@ func (r *Replica) watchPeers() {
 	r.dismiss()
 }
 
-// retrySnapshot ends raft's wait for the acknowledgment of a snapshot, if raft waits. Raft is told that the snapshot
+// retrySnapshot ends raft's wait for the acknowledgment of a snapshot, if raft waits. It is notified that the snapshot
 // has arrived: so it asks first whether the follower has it, because the acknowledgment may be what was lost.
 func (r *Replica) retrySnapshot(id ID) {
 	r.node.ReportSnapshot(uint64(id), raft.SnapshotFinish)

@@ -10,10 +10,10 @@ import (
 	"github.com/elasticrun/elasticrun/internal/openfiles"
 )
 
-// Each connection takes one of the process's files, of which agents and the process itself need some too. A client that
-// has sent a request can neither be told from a worker nor be closed for another. So the last eighth of the files is
-// kept from such clients, and the last sixteenth from all that have proved nothing. The kernel gives a new file the
-// lowest free number, so the number of a connection's file shows which files are left, whoever has the others.
+// Each connection takes one of the process's files, of which agents and the process itself need some too. A client
+// that has sent a request may be a worker, and is not closed for another. So the last eighth of the files is kept
+// from such clients, and the last sixteenth from all that have proved nothing. The kernel gives a new file the lowest
+// free number, so the number of a connection's file shows which files are left, whoever has the others.
 
 const (
 	workerParts = 8

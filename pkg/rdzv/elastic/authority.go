@@ -15,7 +15,7 @@ type Authority struct{}
 // MayCommit implements [coord.Authority].
 func (Authority) MayCommit(c coord.Claim, guards []coord.Guard, ops []coord.Op) error {
 	prefix := prefixOf(c.RunID)
-	for _, g := range guards { // a guard tells whether a key exists, so it reads
+	for _, g := range guards { // a guard shows whether a key exists, so it reads
 		if c.RunID == "" || !strings.HasPrefix(g.Key, prefix) {
 			return fmt.Errorf("%w: session %s of run %q may not read key %q", coord.ErrDenied, c.Session, c.RunID, g.Key)
 		}

@@ -19,7 +19,7 @@ import (
 
 // StoreUsers says which users may meet at stores that only this machine can reach: this user, root, and those named
 // here. Such a store serves only their processes, and agents without a secret use only a store of theirs. A nil
-// StoreUsers names nobody. Only Linux tells whose a connection is; elsewhere everybody is served.
+// StoreUsers names nobody. Only Linux reports whose a connection is; elsewhere everybody is served.
 type StoreUsers struct {
 	// Anybody turns the check off.
 	Anybody bool

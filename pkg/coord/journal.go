@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+
+	"github.com/rs/zerolog"
 )
 
 // journal collects the core's changes that are not durable yet. A nil journal belongs to a store in memory.
@@ -180,7 +182,11 @@ func (w *journalWriter) run(s *Server) {
 			s.core.journal.size -= size
 		} else {
 			w.err = fmt.Errorf("%w: %s: %w", ErrUnavailable, w.to.Failure(), err)
-			s.opts.Logger.Error().Err(err).Msgf("the coordination store ends: %s", w.to.Failure())
+			level := zerolog.ErrorLevel
+			if w.confirm != nil { // others continue with it
+				level = zerolog.DebugLevel
+			}
+			s.opts.Logger.WithLevel(level).Err(err).Msgf("the coordination store ends: %s", w.to.Failure())
 			s.fail(w.err)
 		}
 		w.progress.Broadcast()

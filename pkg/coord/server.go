@@ -222,7 +222,7 @@ func (s *Server) CloseWith(reason string) error {
 	if s.writer == nil {
 		last = appendExitNotice(nil, codeUnavailable, reason)
 	}
-	s.end(last, fmt.Errorf("%w: it was closed", ErrUnavailable))
+	s.end(last, errServerEnded)
 	s.mu.Unlock()
 	s.running.Wait()
 	var err error
@@ -232,6 +232,17 @@ func (s *Server) CloseWith(reason string) error {
 		}
 	})
 	return err
+}
+
+// errServerEnded is what sessions in this process end with.
+var errServerEnded = fmt.Errorf("%w: it was closed", ErrUnavailable)
+
+// End ends the store for good, also one that others could continue: clients lose their sessions with ErrUnavailable and
+// the reason, a clause for people. The caller must still call Close.
+func (s *Server) End(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(appendExitNotice(nil, codeUnavailable, reason), errServerEnded)
 }
 
 // end begins to end the store: it sends a last frame to clients and ends local stores with err. s.mu is held.

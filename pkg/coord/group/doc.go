@@ -14,10 +14,14 @@
 //
 //	plan.go       what the leader does next to have as many voters as are wanted; pure
 //	member.go     Member: its options, and the goroutine that owns the replica
+//	conns.go      the connections of clients and of other members
 //	lead.go       the server while this member leads, and the one that refuses clients while it does not
 //	manage.go     carries out what plan decides
 //	keeper.go     hands the server's changes to the replica
 //	peers.go      connections to other members, one for each direction
+//	leave.go      how a member leaves, and how one that was removed learns of it
+//	announce.go   how the leader announces the group to processes that may have another one
+//	dissolve.go   how the leader ends the group
 //	snapshots.go  snapshots, each with a connection of its own
 //	frames.go     what they send
 //

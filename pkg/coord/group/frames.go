@@ -18,6 +18,7 @@ import (
 //	leave    id: the sender, this replica, will end soon
 //	removed  id: the receiver, this replica, is no member any more
 //	ask      id: the sender, this replica, hears from no leader: is it still a member?
+//	announce s label: the sender leads a group that keeps the store
 type frameKind byte
 
 const (
@@ -27,6 +28,7 @@ const (
 	frameLeave
 	frameRemoved
 	frameAsk
+	frameAnnounce
 )
 
 const (
@@ -42,6 +44,7 @@ type frame struct {
 	addr     string
 	instance string
 	id       replica.ID
+	label    string
 	message  []byte
 }
 
@@ -52,6 +55,8 @@ func (f frame) encode() []byte {
 		b = appendString(appendString(b, f.addr), f.instance)
 	case frameAdopt, frameLeave, frameRemoved, frameAsk:
 		b = binary.AppendUvarint(b, uint64(f.id))
+	case frameAnnounce:
+		b = appendString(b, f.label)
 	case frameRaft:
 		b = append(b, f.message...)
 	}
@@ -118,6 +123,8 @@ func decodeFrame(b []byte) (frame, error) {
 		f.addr, f.instance = text(), text()
 	case frameAdopt, frameLeave, frameRemoved, frameAsk:
 		f.id = replica.ID(number())
+	case frameAnnounce:
+		f.label = text()
 	case frameRaft:
 		f.message, rest = rest, nil
 	default:

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 
@@ -11,6 +12,7 @@ import (
 type serving struct {
 	term   uint64
 	server *coord.Server // nil until it has loaded the contents
+	begun  chan struct{} // closed when the server has loaded the contents, or cannot
 	ended  chan struct{} // closed when the server, its writes, and what Options.Lead started have ended
 }
 
@@ -75,19 +77,18 @@ func (m *Member) startServing(term uint64) {
 	held := contents(m.replica.Freeze())
 	opts := m.opts.Server
 	opts.InstanceID, opts.OnMember = m.instance, m.onMember
-	s, previous := &serving{term: term, ended: make(chan struct{})}, m.lastServed
+	s, previous := &serving{term: term, begun: make(chan struct{}), ended: make(chan struct{})}, m.lastServed
 	m.serving, m.servedTerm, m.lastServed = s, term, s.ended
 	newServer := m.newServer
 	m.running.Go(func() {
 		defer close(s.ended)
 		server, err := newServer(&keeper{m: m, of: s}, held, opts)
-		begun := make(chan struct{})
 		m.call(func() {
 			m.beginServing(s, server, err)
-			close(begun)
+			close(s.begun)
 		})
 		select {
-		case <-begun:
+		case <-s.begun:
 		case <-m.done:
 		}
 		if previous != nil {
@@ -147,5 +148,5 @@ func (m *Member) stopServing() {
 func (m *Member) elsewhere() (addr string, elsewhere bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.leader, true
+	return cmp.Or(m.leader, m.referral), true
 }

@@ -54,6 +54,7 @@ func (m *Member) manage() {
 	status := m.replica.Status()
 	m.askOthers(status)
 	m.disconnectFormer(status)
+	m.announce(status)
 	committed := g.commit
 	g.commit = status.Commit
 	if !status.Leading || g.busy || status.Changing {
@@ -205,7 +206,22 @@ func (m *Member) setStatus() {
 		}
 		s.Voters = append(s.Voters, m.addrOf(id))
 	}
+	m.publish(s)
+}
+
+// publish makes s what Status returns. The loop calls it.
+func (m *Member) publish(s Status) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	s.Leader = m.leader
+	same := m.status.equal(s)
 	m.status = s
+	m.mu.Unlock()
+	if !same && m.opts.OnChange != nil {
+		m.opts.OnChange(s)
+	}
+}
+
+func (s Status) equal(other Status) bool {
+	return s.Member == other.Member && s.Leading == other.Leading && s.Leader == other.Leader &&
+		s.SurvivesLoss == other.SurvivesLoss && slices.Equal(s.Voters, other.Voters)
 }

@@ -31,6 +31,13 @@ type Options struct {
 	// itself: Lead starts what does. The stop that it returns is called when the server has ended, and Lead is not called
 	// again before stop has returned.
 	Lead func(*coord.Server) (stop func())
+	// OnChange, if not nil, is called with each new state of the group. It must neither block nor call the Member.
+	OnChange func(Status)
+	// Label says what the group keeps the store for. Its leader announces it (SetAnnounced).
+	Label string
+	// OnGroup, if not nil, is called when the leader of a group that this process does not belong to has announced it. It
+	// must neither block nor call the Member, except from another goroutine.
+	OnGroup func(Announcement)
 	// Voters is how many members vote, if there are enough: 1, 3 or 5. 0 means 3.
 	Voters int
 	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 20 ticks is replaced by
@@ -73,6 +80,7 @@ type Member struct {
 	lastServed <-chan struct{}          // closed when the latest server has ended
 	// newServer is coord.NewSharedServer; a test delays it.
 	newServer func(coord.SharedKeeper, coord.Contents, coord.ServerOptions) (*coord.Server, error)
+	announced []string // where this member, while it leads, announces the group
 	retries   []func() // requests for which the replica had no room; the next tick calls them
 	manager   manager
 	left      []chan<- error // of the calls of Leave
@@ -83,6 +91,7 @@ type Member struct {
 	doorman    *coord.Server     // refuses clients while this member does not serve
 	current    *coord.Server     // gets the connections
 	leader     string            // the address of the member that leads, or ""
+	referral   string            // the address of another group's member, while this process is in no group
 	candidates []string
 	status     Status
 }
@@ -117,58 +126,44 @@ func New(opts Options) *Member {
 	return m
 }
 
-// Found begins a new group with this process as its only member. The caller must know that no other process has founded
-// a group for the same store, and that none of an earlier one is left.
+// ErrMember is the error of Found if this process is in a group already.
+var ErrMember = errors.New("this process is in a group already")
+
+// Found begins a new group with this process as its only member, and returns when this member serves clients. The
+// caller must know that no other process has founded a group for the same store, and that none of an earlier one is
+// left.
 func (m *Member) Found() error {
 	result := make(chan error, 1)
+	var begun chan struct{}
 	m.call(func() {
 		if m.replica != nil {
-			result <- errors.New("this process is in a group already")
+			result <- ErrMember
 			return
 		}
 		err := m.become(1, rand.Text(), true)
 		if err == nil {
 			m.gone = false
 			m.manager.note(m, 1, m.opts.Addr, func(error) {})
-			m.flush()
+			if m.flush(); m.serving != nil {
+				begun = m.serving.begun
+			}
 		}
 		result <- err
 	})
 	select {
 	case err := <-result:
-		return err
+		if err != nil || begun == nil {
+			return err
+		}
 	case <-m.done:
 		return coord.ErrServerClosed
 	}
-}
-
-// ServeConn serves a connection of a client or of another member and owns it from then on. It does not block.
-func (m *Member) ServeConn(nc net.Conn) {
-	m.mu.Lock()
-	server := m.current
-	m.mu.Unlock()
-	server.ServeConn(nc)
-}
-
-// maxInbound is how many connections other members may have. A group needs one for each of its other members.
-const maxInbound = 64
-
-// onMember takes over the connection of another member.
-func (m *Member) onMember(nc net.Conn) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed || len(m.inbound) >= maxInbound {
-		nc.Close()
-		return
+	select {
+	case <-begun:
+		return nil
+	case <-m.done:
+		return coord.ErrServerClosed
 	}
-	m.inbound[nc] = true
-	m.running.Go(func() {
-		m.receive(nc)
-		nc.Close()
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.inbound, nc)
-	})
 }
 
 // SetCandidates sets the addresses of the processes that this member, while it leads, may ask to join the group, the
@@ -237,6 +232,7 @@ func (m *Member) become(id replica.ID, instance string, founder bool) error {
 		m.abandon(errors.New("it has joined anew"))
 	}
 	m.replica, m.id, m.instance = r, id, instance
+	m.setReferral("")
 	m.setDoorman()
 	m.disconnect() // the others know this process by its former group
 	m.ticked = false
@@ -262,8 +258,9 @@ func (m *Member) abandon(err error) {
 	}
 	m.left = nil
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.status, m.leader = Status{}, ""
+	m.leader = ""
+	m.mu.Unlock()
+	m.publish(Status{})
 }
 
 // loop owns the replica.
@@ -332,6 +329,8 @@ func (m *Member) handleOne(in incoming) {
 	switch {
 	case in.kind == frameAdopt:
 		m.adopt(in)
+	case in.kind == frameAnnounce:
+		m.handleAnnouncement(in)
 	case m.replica == nil || in.from.instance != m.instance:
 	case in.kind == frameLeave, in.kind == frameAsk:
 		m.handleAsk(in)

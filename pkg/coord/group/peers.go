@@ -13,9 +13,15 @@ import (
 // peer sends frames to one member. Messages may be lost: raft sends again what matters.
 type peer struct {
 	addr   string
-	frames chan []byte
+	frames chan queuedFrame
 	cancel context.CancelFunc
 	used   int // the tick of the last frame
+}
+
+// queuedFrame is a frame that waits to be sent.
+type queuedFrame struct {
+	b    []byte
+	done chan struct{} // closed when it was sent, or lost
 }
 
 const (
@@ -55,21 +61,25 @@ func (m *Member) sendMessages(messages []replica.Message) {
 	}
 }
 
-// send queues a frame for the member at addr. The loop calls it.
-func (m *Member) send(addr string, f frame) {
+// send queues a frame for the member at addr. The result is closed when the frame was written to a connection, or was
+// lost. The loop calls it.
+func (m *Member) send(addr string, f frame) (done <-chan struct{}) {
 	p := m.peers[addr]
 	if p == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		p = &peer{addr: addr, frames: make(chan []byte, maxQueued), cancel: cancel}
+		p = &peer{addr: addr, frames: make(chan queuedFrame, maxQueued), cancel: cancel}
 		m.peers[addr] = p
 		hello := m.hello()
 		m.running.Go(func() { m.sendAll(ctx, p, hello) })
 	}
 	p.used = m.manager.now
+	q := queuedFrame{f.encode(), make(chan struct{})}
 	select {
-	case p.frames <- f.encode():
+	case p.frames <- q:
 	default:
+		close(q.done)
 	}
+	return q.done
 }
 
 // disconnectFormer ends the connections to processes that are members no more, once they have got the last frames.
@@ -100,7 +110,7 @@ func (m *Member) disconnect() {
 // members alone.
 func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
 	for {
-		var first []byte
+		var first queuedFrame
 		select {
 		case first = <-p.frames:
 		case <-ctx.Done():
@@ -129,20 +139,23 @@ func (m *Member) unreachable(p *peer) {
 }
 
 // sendFrom connects, and sends the first frame and those after it until the connection breaks or ctx ends.
-func (m *Member) sendFrom(ctx context.Context, p *peer, hello, first []byte) error {
+func (m *Member) sendFrom(ctx context.Context, p *peer, hello []byte, first queuedFrame) error {
 	nc, err := m.connect(ctx, p.addr)
 	if err != nil {
+		close(first.done)
 		return err
 	}
 	defer nc.Close()
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
-	for b := slices.Concat(hello, first); ; {
-		if err := write(nc, b, func(int) {}); err != nil {
+	for q, b := first, slices.Concat(hello, first.b); ; b = q.b {
+		err := write(nc, b, func(int) {})
+		close(q.done)
+		if err != nil {
 			return err
 		}
 		select {
-		case b = <-p.frames:
+		case q = <-p.frames:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -1,0 +1,80 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// Two groups of one store must not both serve it. A process that may have been restarted cannot know whether a group
+// goes on without it, so the leader of a group announces it where such a process may be.
+
+// announceTicks is the number of ticks between two announcements.
+const announceTicks = 5
+
+// Announcement is what the leader of another group says of it.
+type Announcement struct {
+	// Addr is the leader's address, Instance the group's instance id, and Label the leader's Options.Label.
+	Addr, Instance, Label string
+}
+
+// SetAnnounced sets the addresses at which this member announces its group while it leads.
+func (m *Member) SetAnnounced(addrs []string) {
+	m.call(func() { m.announced = addrs })
+}
+
+// announce sends announcements when they are due. The loop calls it once a tick.
+func (m *Member) announce(status replica.Status) {
+	if !status.Leading || m.manager.now%announceTicks != 0 {
+		return
+	}
+	known := []string{m.opts.Addr}
+	for _, id := range status.All() {
+		known = append(known, m.addrOf(id))
+	}
+	for _, addr := range m.announced {
+		if !slices.Contains(known, addr) {
+			m.send(addr, frame{kind: frameAnnounce, label: m.opts.Label})
+		}
+	}
+}
+
+// handleAnnouncement passes on the announcement of a group that this process does not belong to.
+func (m *Member) handleAnnouncement(in incoming) {
+	if m.replica != nil && in.from.instance == m.instance || m.opts.OnGroup == nil {
+		return
+	}
+	m.opts.OnGroup(Announcement{Addr: in.from.addr, Instance: in.from.instance, Label: in.label})
+}
+
+// Yield gives up this process's group, if it is in one, in favor of another one: clients are referred to the other
+// group's member at addr. Clients of the former group find that another store has taken its place. Yield returns when
+// that is done, or after Close.
+func (m *Member) Yield(to Announcement) {
+	done := make(chan struct{})
+	m.call(func() {
+		defer close(done)
+		if m.replica != nil && m.instance == to.Instance {
+			return // it has joined that group meanwhile
+		}
+		if m.replica != nil {
+			m.abandon(errYielded)
+		}
+		if m.instance != to.Instance {
+			m.instance = to.Instance
+			m.setDoorman()
+		}
+		m.setReferral(to.Addr)
+	})
+	select {
+	case <-done:
+	case <-m.done:
+	}
+}
+
+// setReferral sets where this process, while it is in no group, refers clients to.
+func (m *Member) setReferral(addr string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.referral = addr
+}

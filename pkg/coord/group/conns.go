@@ -1,0 +1,52 @@
+package group
+
+import (
+	"net"
+	"net/netip"
+)
+
+// ServeConn serves a connection of a client or of another member and owns it from then on. It does not block.
+func (m *Member) ServeConn(nc net.Conn) {
+	m.mu.Lock()
+	server := m.current
+	m.mu.Unlock()
+	server.ServeConn(nc)
+}
+
+// ShedPending closes up to n connections that have no session yet, as [coord.Server.ShedPending].
+func (m *Member) ShedPending(n int) int {
+	m.mu.Lock()
+	server := m.current
+	m.mu.Unlock()
+	return server.ShedPending(n)
+}
+
+// ReachedAt returns the addresses of this process at which clients have got a session, as [coord.Server.ReachedAt]. It
+// is empty while this member does not serve.
+func (m *Member) ReachedAt() []netip.Addr {
+	m.mu.Lock()
+	server := m.current
+	m.mu.Unlock()
+	return server.ReachedAt()
+}
+
+// maxInbound is how many connections other members may have. A group needs one for each of its other members.
+const maxInbound = 64
+
+// onMember takes over the connection of another member.
+func (m *Member) onMember(nc net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || len(m.inbound) >= maxInbound {
+		nc.Close()
+		return
+	}
+	m.inbound[nc] = true
+	m.running.Go(func() {
+		m.receive(nc)
+		nc.Close()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.inbound, nc)
+	})
+}

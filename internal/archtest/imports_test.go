@@ -299,7 +299,7 @@ var rules = map[string]rule{
 	"pkg/rdzv/elastic": {
 		ours: []string{
 			"internal/boottime", "internal/peeruid", "internal/plainerr", "internal/plural", "internal/seconds",
-			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/failure",
+			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/coord/group", "pkg/failure",
 			"pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},

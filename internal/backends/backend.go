@@ -184,6 +184,9 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	}
 	if access, ok := e.Access.(*elastic.C10d); ok {
 		notices.socket = access.Socket
+		if e.SharedRunID {
+			access.Label = e.Node.Command
+		}
 	}
 	e.Session = notices.session
 }

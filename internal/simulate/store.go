@@ -42,7 +42,7 @@ func (s *store) stats() coord.Stats { return s.access.Server().Stats() }
 func (s *store) close(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
-	if err := s.access.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	if err := s.access.Close(ctx, true); err != nil && !errors.Is(err, context.Canceled) {
 		s.log.Warn().Err(err).Msg("closing the store")
 	}
 }

@@ -39,6 +39,10 @@ type creator struct{ options *Options }
 const advice = "a job survives the loss of any node if its rendezvous is not on one of them: " +
 	"see elasticrun store, or --rdzv-backend=etcd"
 
+// togetherAdvice is for jobs that have lost the store which the agents keep together.
+const togetherAdvice = "a job survives the loss of any one node at a time, once three nodes keep its store; a rendezvous " +
+	"on other machines survives more: see elasticrun store, or --rdzv-backend=etcd"
+
 // storeAdvice is for jobs that have lost a store which is not on one of their nodes.
 const storeAdvice = "a job waits for its store as long as join_timeout: run elasticrun store as a service that is " +
 	"started again, with --data-dir, or use --rdzv-backend=etcd"
@@ -132,6 +136,10 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 	case in.Backend == rdzv.BackendStatic:
 		host := in.rank == 0
 		access.IsHost, access.ServesWorkers, out.Stores.Fixed, out.Stores.Shared = &host, true, true, true
+	case in.MaxNodes > 2 && in.Voters > 1:
+		access.Voters, access.MinNodes, access.LaunchID = in.Voters, in.MinNodes, o.Launch.ID
+		access.LocalAddr, access.MemberPorts = o.LocalAddr, o.WorkerStorePorts
+		out.Advice = togetherAdvice
 	}
 }
 

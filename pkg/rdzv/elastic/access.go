@@ -14,6 +14,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -47,6 +48,17 @@ type C10d struct {
 	ServesWorkers bool
 	// Hint is the rank that this node was given, or -1.
 	Hint int
+	// Voters is how many agents keep the store together, if there are enough: 3 or 5. Below 3 one agent hosts it.
+	Voters int
+	// Label distinguishes jobs that may have the same run id: two stores of a run are one job's if their labels are equal.
+	// LaunchID is the id of this agent's launch; empty if it is not known.
+	Label, LaunchID string
+	// MinNodes is the smallest number of nodes of a round.
+	MinNodes int
+	// LocalAddr is the address at which other nodes reach this one. Empty means the address that the connection to the
+	// store has here. MemberPorts are the ports that this agent may use to keep the store; a range of one is ignored.
+	LocalAddr   string
+	MemberPorts Ports
 	// Connect dials the store. Nil dials by TCP.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 	// Linger is how long the host waits, once the job has ended, until the other agents have learned of the end.
@@ -56,7 +68,8 @@ type C10d struct {
 	role coord.Role // of the session
 
 	mu        sync.Mutex
-	host      *host         // nil if this agent is a client
+	host      *host         // nil if this agent is a client, or keeps the store together with others
+	together  *storeMember  // nil while this agent keeps no store together with others
 	client    *coord.Client // the last one
 	storePort int           // the port at which the client found the store; 0 before
 	refused   time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
@@ -171,7 +184,14 @@ func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 		a.maxWait *= 2
 	}
 	a.maxWait, a.waited = min(max(a.maxWait, firstMaxWait), lastMaxWait), false
+	together := a.together
 	a.mu.Unlock()
+	if together != nil && together.place != nil {
+		return together.open(ctx)
+	}
+	if store := a.rejoinMembers(ctx); store != nil {
+		return store, nil
+	}
 	if a.Socket != "" {
 		return a.attemptLocal(ctx, first)
 	}
@@ -203,6 +223,9 @@ func (a *C10d) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.client, a.storePort = nil, 0
+	if a.together != nil {
+		a.together.forget()
+	}
 }
 
 // RefusedSince returns since when each attempt to reach the store has found that nobody listens there. It is zero while
@@ -215,6 +238,40 @@ func (a *C10d) RefusedSince() time.Time {
 		return client.RefusedSince()
 	}
 	return refused
+}
+
+// rejoinMembers opens a session at one of the members at which the agent's former session was, besides the endpoint. It
+// returns nil if none answers.
+func (a *C10d) rejoinMembers(ctx context.Context) coord.Store {
+	a.mu.Lock()
+	former := a.client
+	a.mu.Unlock()
+	if former == nil || !a.keptTogether() {
+		return nil
+	}
+	for _, addr := range former.Addrs() {
+		if addr == former.Addr() {
+			continue
+		}
+		opts := a.clientOptions(addr, a.Host)
+		opts.Timeout = memberTimeout
+		if client, err := coord.Dial(ctx, opts); err == nil {
+			a.setClient(client)
+			return client
+		}
+	}
+	return nil
+}
+
+// setClient records the latest session. An agent helps to keep only the store in which it has a session.
+func (a *C10d) setClient(client *coord.Client) {
+	a.mu.Lock()
+	a.client = client
+	m := a.together
+	a.mu.Unlock()
+	if m != nil {
+		m.follow(group.Announcement{Addr: client.Addrs()[0], Instance: client.InstanceID()})
+	}
 }
 
 func (a *C10d) hosted() *host {
@@ -234,13 +291,20 @@ func (a *C10d) Server() *coord.Server {
 // StillRunning names the nodes of the round whose workers still run, as far as this process knows: it must host the
 // store. The result is empty otherwise.
 func (a *C10d) StillRunning() string {
-	h := a.hosted()
-	if h == nil {
-		return ""
+	a.mu.Lock()
+	h, m := a.host, a.together
+	a.mu.Unlock()
+	switch {
+	case h != nil:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.stillRunning
+	case m != nil:
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.running
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.stillRunning
+	return ""
 }
 
 // Front implements Access.
@@ -258,24 +322,35 @@ func (a *C10d) StoreAddr() netip.Addr {
 		return netip.Addr{}
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	client, h, m := a.client, a.host, a.together
+	a.mu.Unlock()
+	var front *rdzv.WorkerStore
+	var reachedAt []netip.Addr
 	switch {
-	case a.client != nil:
-		return a.client.LocalAddr().Addr()
-	case a.host == nil || a.host.front == nil:
+	case client != nil && client.LocalAddr().IsValid():
+		return client.LocalAddr().Addr()
+	case h != nil && h.front != nil:
+		front, reachedAt = h.front, h.server.ReachedAt()
+	case m != nil && m.front != nil:
+		front, reachedAt = m.front, m.member.ReachedAt()
+	default:
 		return netip.Addr{}
 	}
-	if at := a.host.server.ReachedAt(); len(at) > 0 {
-		return at[0]
+	if len(reachedAt) > 0 {
+		return reachedAt[0]
 	}
-	if addr := a.host.front.Addr().AddrPort().Addr().Unmap(); !addr.IsUnspecified() {
+	if addr := front.Addr().AddrPort().Addr().Unmap(); !addr.IsUnspecified() {
 		return addr
 	}
 	return netip.Addr{}
 }
 
 // Close implements Access. A host first waits until the other agents have learned of the job's end, at most for Linger.
-func (a *C10d) Close(ctx context.Context) error {
+// So do the agents that keep the store together; if over is false, they hand over first.
+func (a *C10d) Close(ctx context.Context, over bool) error {
+	if m := a.storeMember(); m != nil {
+		return m.close(ctx, over, a.Linger, a.TTL)
+	}
 	h := a.hosted()
 	if h == nil {
 		return nil

@@ -36,7 +36,7 @@ func TestOpenStoreWarning(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = session.Close(t.Context())
-			if err := a.Close(t.Context()); err != nil {
+			if err := a.Close(t.Context(), true); err != nil {
 				t.Error(err)
 			}
 			const want = "can read, change and end this job: it has no secret; elasticrun secret > FILE makes one"

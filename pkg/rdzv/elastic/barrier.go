@@ -94,7 +94,7 @@ func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *
 // find that the others have ended without it.
 func (h *Handler) untilHostGone() time.Duration {
 	a, ok := h.opts.Access.(interface{ RefusedSince() time.Time })
-	if !ok || !h.storeEnds || h.opts.Access.Front() != nil || h.opts.Job.TTL == 0 {
+	if !ok || !h.storeEnds || h.hostsRendezvous() || h.opts.Job.TTL == 0 {
 		return rdzv.NoTimeout
 	}
 	since := a.RefusedSince()
@@ -120,13 +120,19 @@ func (h *Handler) depart(ctx context.Context) (stop *rdzv.Stop, decided bool) {
 	return h.awaitVerdict(ctx, rdzv.NoTimeout)
 }
 
+// hostsRendezvous reports whether the rendezvous ends with this process.
+func (h *Handler) hostsRendezvous() bool {
+	access, ok := h.opts.Access.(interface{ HostsAlone() bool })
+	return ok && access.HostsAlone()
+}
+
 // hosts says which store that other nodes use is on this node; empty if none is.
 func (h *Handler) hosts() string {
 	h.mu.Lock()
 	store := h.store
 	h.mu.Unlock()
 	switch {
-	case h.opts.Access.Front() != nil:
+	case h.hostsRendezvous():
 		return "hosts the rendezvous"
 	case store != nil && store.WorkerStore != nil:
 		return "hosts the workers' store"

@@ -35,6 +35,7 @@ type driver struct {
 	calls          <-chan func(now time.Duration) // of the agent, made by the loop
 	execute        func(orders []order)           // must not block
 	waiting        *waitingNodes                  // nil if nobody can ask
+	storeMoved     func(storeAddrs)               // called when the store is at other addresses; nil if it stays
 }
 
 func (d *driver) now() time.Duration { return d.clock() - d.origin }
@@ -55,6 +56,9 @@ func (d *driver) run(ctx context.Context) error {
 	}
 	if d.waiting != nil {
 		tasks = append(tasks, func() error { return d.watchWaiting(ctx) })
+	}
+	if client, ok := d.store.(*coord.Client); ok && d.storeMoved != nil {
+		tasks = append(tasks, func() error { return d.watchStoreAddrs(ctx, client) })
 	}
 	if d.status != nil {
 		tasks = append(tasks, func() error { return d.publishStatus(ctx) })
@@ -104,6 +108,9 @@ func (d *driver) loop(
 		d.m.tick(now)
 		d.setWatchdog()
 		d.execute(d.m.takeOrders())
+		if at := d.m.searchAt(); d.storeMoved != nil && at.set && now >= at.at {
+			return errStoreSilent
+		}
 		probeAt := d.probe(now)
 		if d.m.dirty {
 			d.m.dirty = false
@@ -158,9 +165,10 @@ func (d *driver) setWatchdog() {
 // arm sets the timer to the next thing that is due.
 func (d *driver) arm(timer *time.Timer, now, renewAt time.Duration, probeAt optionalTime) {
 	next := d.m.nextTick()
-	if probeAt.set && (!next.set || probeAt.at < next.at) {
-		next = probeAt
+	if d.storeMoved != nil {
+		next.takeEarlier(d.m.searchAt())
 	}
+	next.takeEarlier(probeAt)
 	if d.interval > 0 && (!next.set || renewAt < next.at) {
 		next = optionalTime{renewAt, true}
 	}

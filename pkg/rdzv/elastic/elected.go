@@ -72,7 +72,7 @@ func (e *Elected) stopCandidacy() {
 func (e *Elected) Front() *rdzv.WorkerStore { return nil }
 
 // Close implements [Access].
-func (e *Elected) Close(context.Context) error {
+func (e *Elected) Close(context.Context, bool) error {
 	e.stopCandidacy()
 	return nil
 }

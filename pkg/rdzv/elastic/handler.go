@@ -50,6 +50,10 @@ type Handler struct {
 
 	waiting waitingNodes
 
+	// storeSurvives says that the store survives the loss of any one node. It belongs to the session's watch of where the
+	// store is.
+	storeSurvives bool
+
 	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
 	// started.
 	m      *member
@@ -197,6 +201,9 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	}
 	r.MasterAddr, h.current, h.finishedAt = p.Store.Addrs[0], r.Number, time.Time{}
 	h.storeEnds = p.StoreEndsWithRun && p.Nodes > 1
+	if p.JoinStore {
+		h.joinStore(ctx)
+	}
 	h.mu.Lock()
 	h.storeStays = !p.StoreEndsWithRun
 	h.mu.Unlock()

@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/internal/boottime"
-	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -22,15 +18,12 @@ import (
 
 // host is a store that this process serves, with its leader.
 type host struct {
-	log     zerolog.Logger
-	server  *coord.Server
-	front   *rdzv.WorkerStore // tells agents from torch clients by their first byte; nil if nothing listens
-	resign  func()            // ends the leader; nil before it has begun
-	claim   io.Closer         // reserves the run's store at this port of the machine; nil without a claim
-	run     io.Closer         // reserves the run's store on the machine, at whatever port; nil with one candidate port
-	guard   sync.WaitGroup    // watchFront
-	fresh   FreshStore
-	markers []*Marker // none if nothing listens
+	log    zerolog.Logger
+	server *coord.Server
+	front  *rdzv.WorkerStore // tells agents from torch clients by their first byte; nil if nothing listens
+	resign func()            // ends the leader; nil before it has begun
+	guard  sync.WaitGroup    // watchFront
+	place  hostPlace
 
 	mu             sync.Mutex
 	over           bool          // the job has ended
@@ -50,20 +43,25 @@ func (a *C10d) serve(ctx context.Context, h *host) (coord.Store, error) {
 	a.mu.Lock()
 	a.host = h
 	a.mu.Unlock()
+	a.warnOfOpenStore(h.front)
+	return session, nil
+}
+
+// warnOfOpenStore warns of a store that everybody in the network can use. front is where it listens; nil for nowhere.
+func (a *C10d) warnOfOpenStore(front *rdzv.WorkerStore) {
 	files := a.Certificates.Files()
 	switch {
-	case h.front == nil || len(a.Secret) > 0 || files.Mutual() || !IsReachable(h.front.Addr()):
+	case front == nil || len(a.Secret) > 0 || files.Mutual() || !IsReachable(front.Addr()):
 	case files.CA != "":
 		a.Logger.Warn().Msgf("agents cannot verify the store at port %d of this machine, because this node has no "+
-			"certificate: give it ssl_cert and ssl_cert_key in --rdzv-conf", h.front.Port())
+			"certificate: give it ssl_cert and ssl_cert_key in --rdzv-conf", front.Port())
 	case files.Cert != "":
 		a.Logger.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end this job: this node "+
-			"has a certificate, but nothing to verify agents by; give it ca_cert in --rdzv-conf, or a secret", h.front.Port())
+			"has a certificate, but nothing to verify agents by; give it ca_cert in --rdzv-conf, or a secret", front.Port())
 	default:
 		a.Logger.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end this job: it has no "+
-			"secret; elasticrun secret > FILE makes one, for --rdzv-secret-file=FILE on each node", h.front.Port())
+			"secret; elasticrun secret > FILE makes one, for --rdzv-secret-file=FILE on each node", front.Port())
 	}
-	return session, nil
 }
 
 // IsReachable reports whether other machines may reach a listener at this address.
@@ -83,6 +81,9 @@ func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer) (coor
 		}
 		return nil, err
 	}
+	if a.keptTogether() {
+		return a.serveTogether(ctx, ln, run, accept)
+	}
 	return a.serve(ctx, a.newHost(ln, run, accept))
 }
 
@@ -99,7 +100,7 @@ func (a *C10d) newHost(ln net.Listener, run io.Closer, accept func(net.Conn) err
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 			Authority: Authority{}, Certificates: certificates,
 		}),
-		acknowledged: make(chan struct{}), run: run,
+		acknowledged: make(chan struct{}), place: hostPlace{log: a.Logger, run: run},
 	}
 	if ln == nil {
 		return h
@@ -109,14 +110,9 @@ func (a *C10d) newHost(ln net.Listener, run io.Closer, accept func(net.Conn) err
 	})
 	h.guard.Go(h.watchFront)
 	a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
-	if run == nil {
-		var err error
-		if h.claim, err = claim(a.RunID, h.front.Port()); errors.Is(err, syscall.EADDRINUSE) {
-			a.Logger.Warn().Msg("another agent on this machine hosts a store for this run id, at the same port of " +
-				"another address: use the same endpoint for all agents of a job, and a run id of its own for each job")
-		}
-	}
-	a.createMarkers(h)
+	h.place.claimPort(a.RunID, h.front.Port())
+	h.place.createMarkers(a)
+	h.place.warnOfPredecessor(a)
 	return h
 }
 
@@ -131,51 +127,18 @@ func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
 		return nil, err
 	}
 	driver := newLeaderDriver(leaders, runID, h.log)
-	driver.onDecision, driver.storeEndsWithRun, driver.freshStore = h.leaderChanged, true, &h.fresh
+	driver.onDecision, driver.storeEndsWithRun, driver.freshStore = h.leaderChanged, true, &h.place.fresh
 	h.resign = driver.start(ctx)
 	return session, nil
 }
 
-// createMarkers creates the marker of h's store. Its name does not depend on how the endpoint's host is spelled. A
-// store on a socket has a second marker beside it: containers may share the socket, and not the first marker's folder.
-func (a *C10d) createMarkers(h *host) {
-	marker, fresh, err := CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
-	h.markers, h.fresh = []*Marker{marker}, fresh
-	if a.Socket != "" {
-		marker, fresh, socketErr := createMarker(filepath.Dir(a.Socket), filepath.Base(a.Socket))
-		h.markers, err = append(h.markers, marker), errors.Join(err, socketErr)
-		if fresh.HasPredecessor && (!h.fresh.HasPredecessor || fresh.PredecessorEnd > h.fresh.PredecessorEnd) {
-			h.fresh = fresh
-		}
-	}
-	left := (h.fresh.PredecessorEnd + a.TTL - boottime.Now()).Round(time.Second)
-	switch {
-	case err != nil:
-		a.Logger.Warn().Err(err).Msgf("cannot find out whether this run had an earlier store on this machine: "+
-			"the first round waits %s, until every worker of such a store has ended", seconds.Format(left))
-	case h.fresh.HasPredecessor && left > 0:
-		a.Logger.Warn().Msgf("an earlier store of run %q ended on this machine while some of its agents were running: "+
-			"the first round waits %s, until all of their workers have ended", a.RunID, seconds.Format(left))
-	}
-}
-
-// removeMarkers removes the markers, or records in them when the store ended if agents of this store or of the one
-// before may be alive. The sessions that are left after the job's end and the agents' departure belong to agents that
-// wait for the next run, or to observers: neither have workers.
+// removeMarkers removes the markers, unless agents of this store may be alive. The sessions that are left after the job's
+// end and the agents' departure belong to agents that wait for the next run, or to observers: neither have workers.
 func (h *host) removeMarkers(ttl time.Duration) error {
 	h.mu.Lock()
 	left := h.server.Sessions() > 0 && !h.isAcknowledged
 	h.mu.Unlock()
-	left = left || h.fresh.HasPredecessor && boottime.Now() < h.fresh.PredecessorEnd+ttl
-	var all error
-	for _, marker := range h.markers {
-		finish := marker.Remove
-		if left {
-			finish = marker.End
-		}
-		all = errors.Join(all, finish())
-	}
-	return all
+	return h.place.removeMarkers(left, ttl)
 }
 
 // watchFront fails the store when the front stops accepting connections: this node's agent must not go on alone. It
@@ -196,14 +159,19 @@ func (h *host) watchFront() {
 func (h *host) leaderChanged(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.departed, h.stillRunning = l.round.departed > 0, ""
-	if l.state == running && l.round.done > 0 {
-		h.stillRunning = l.unstoppedNodes()
-	}
+	h.departed, h.stillRunning = l.round.departed > 0, l.stillRunning()
 	if h.over = l.outcome != nil; l.acknowledged() && !h.isAcknowledged {
 		h.isAcknowledged = true
 		close(h.acknowledged)
 	}
+}
+
+// stillRunning names the nodes of the round whose workers run, once another node has finished.
+func (l *leader) stillRunning() string {
+	if l.state == running && l.round.done > 0 {
+		return l.unstoppedNodes()
+	}
+	return ""
 }
 
 // localSession returns a session that lives as long as this process.
@@ -262,17 +230,13 @@ func (h *host) close(ttl time.Duration) error {
 	if err := h.removeMarkers(ttl); err != nil {
 		h.log.Debug().Err(err).Msg("cannot remove the store's markers")
 	}
-	if h.claim != nil {
-		_ = h.claim.Close()
-	}
+	h.place.releasePort()
 	var err error
 	if h.front != nil {
 		err = h.front.Close()
 	}
 	err = errors.Join(err, h.server.CloseWith(h.closeReason()))
 	h.guard.Wait()
-	if h.run != nil {
-		_ = h.run.Close()
-	}
+	h.place.releaseRun()
 	return err
 }

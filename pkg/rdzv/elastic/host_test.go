@@ -85,7 +85,7 @@ func TestHostLosesItsStore(t *testing.T) {
 			if err := session.Err(); !errors.Is(err, coord.ErrUnavailable) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("the session was lost: %v", err)
 			}
-			_ = a.Close(t.Context()) // returns the listener's error again
+			_ = a.Close(t.Context(), true) // returns the listener's error again
 		})
 	}
 }

@@ -28,6 +28,8 @@ type leaderDriver struct {
 	endWithRun bool
 	// freshStore describes the store if it began without the sessions of an earlier one; nil if it keeps its sessions.
 	freshStore *FreshStore
+	// group is this process's part in the store if the agents keep it together; else nil.
+	group *storeMember
 }
 
 func newLeaderDriver(store coord.Store, runID string, log zerolog.Logger) *leaderDriver {
@@ -50,6 +52,9 @@ func (d *leaderDriver) start(ctx context.Context) (stop func()) {
 
 // retryPause is how long a candidate waits before it tries again what the store could not do.
 const retryPause = 100 * time.Millisecond
+
+// errYields ends a term in a store that gives way to another one of the run.
+var errYields = errors.New("another store of the run takes this one's place")
 
 // errDeserted ends the last term of a run that has no agents and no result.
 var errDeserted = errors.New("the run is deserted")
@@ -170,7 +175,12 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 		return stop(err)
 	}
 	clock := newClock()
-	saved.storeHistory = d.freshStore.history(clock.now())
+	var published storeAddrs
+	var voted <-chan struct{}
+	if d.group != nil {
+		voted, saved.storeInvites = d.group.wake, d.group.inviteCount()
+	}
+	saved.storeHistory = d.fresh(saved.record != nil).history(clock.now())
 	saved.history.storeEndsWithRun, saved.history.wallOrigin = d.storeEndsWithRun, time.Now().Add(-clock.now())
 	for _, e := range first.Events {
 		if a, ok := d.decodeReport(e); ok {
@@ -185,6 +195,10 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 		if d.onDecision != nil { // before the writes, so that a host knows of the job's end when its own agent does
 			d.onDecision(l)
 		}
+		if d.group != nil && !d.group.mayDecide(l.hasRound) {
+			return stop(errYields)
+		}
+		writes = d.writeStoreAddrs(writes, &published)
 		switch err := d.commit(ctx, epoch, writes); {
 		case errors.Is(err, coord.ErrTooLarge) && l.outcome == nil:
 			d.log.Error().Err(err).Int("nodes", len(l.record.Members)).
@@ -206,6 +220,7 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 			if err := d.observeClose(ctx, l, b); err != nil {
 				return stop(err)
 			}
+		case <-voted:
 		case <-timer.C:
 		case err := <-watched:
 			running--
@@ -267,85 +282,6 @@ func (d *leaderDriver) decodeReport(e coord.Event) (agentArrival, bool) {
 		return a, false
 	}
 	return a, true
-}
-
-// readRun reads what earlier leaders have left in the store, without their answers.
-func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error) {
-	state, err := listKeys(ctx, d.store, d.prefix+prefixState)
-	if err != nil {
-		return saved, err
-	}
-	for _, e := range state {
-		key := strings.TrimPrefix(e.Key, d.prefix)
-		switch {
-		case strings.HasPrefix(key, prefixJob):
-			var job Job
-			if err = json.Unmarshal(e.Value, &job); err == nil {
-				err = saved.addJob(key, e.Create, job)
-			}
-		case key == keyResult:
-			saved.outcome, saved.history.resultRevision = new(rdzv.Outcome), e.Create
-			err = json.Unmarshal(e.Value, saved.outcome)
-		case key == keyFinished:
-			err = json.Unmarshal(e.Value, &saved.history.finished)
-		case key == keyPast:
-			err = json.Unmarshal(e.Value, &saved.history.past)
-		case key == keyWaiting:
-			err = json.Unmarshal(e.Value, &saved.waiting)
-		case strings.HasPrefix(key, prefixDeparted):
-			var d departedMember
-			err = json.Unmarshal(e.Value, &d)
-			saved.departed = append(saved.departed, d)
-		case strings.HasPrefix(key, prefixSucceeded):
-			var s successes
-			err = json.Unmarshal(e.Value, &s)
-			saved.succeeded = append(saved.succeeded, s)
-		case strings.HasPrefix(key, prefixRound):
-			r := new(Record)
-			if err = decodeRecord(e.Value, r); err == nil && (saved.record == nil || r.Round > saved.record.Round) {
-				saved.record = r
-			}
-		}
-		if err != nil {
-			return saved, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
-		}
-	}
-	if r := saved.record; r != nil && (saved.job == nil || len(r.Members) == 0) {
-		return saved, fmt.Errorf("%w: round %d has no job or no members", rdzv.ErrState, r.Round)
-	}
-	return saved, nil
-}
-
-// readState reads what earlier leaders have left in the store.
-func (d *leaderDriver) readState(ctx context.Context) (savedState, error) {
-	saved, err := d.readRun(ctx)
-	if err != nil {
-		return saved, err
-	}
-	answers, err := listKeys(ctx, d.store, d.prefix+prefixAnswer)
-	for _, e := range answers {
-		a := savedAnswer{id: coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+prefixAnswer))}
-		if err := json.Unmarshal(e.Value, &a.answer); err != nil {
-			return saved, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
-		}
-		saved.answers = append(saved.answers, a)
-	}
-	return saved, err
-}
-
-// errListed ends the watch of listKeys.
-var errListed = errors.New("listed")
-
-// listKeys returns the keys below prefix and their values as of now.
-func listKeys(ctx context.Context, store coord.Store, prefix string) (events []coord.Event, err error) {
-	err = store.Watch(ctx, prefix, func(b coord.Batch) error {
-		events = b.Events
-		return errListed
-	})
-	if errors.Is(err, errListed) {
-		err = nil
-	}
-	return events, err
 }
 
 // Commits of the leader stay well below coord.MaxOps and coord.MaxCommit.

@@ -138,7 +138,7 @@ func (l *leader) nodeOf(rank int) string {
 func (l *leader) assignRanks() {
 	for rank, place := range placesOf(&l.record) {
 		if m := l.round.members[rank]; m.participant != nil && m.status == active && m.participant.mismatch == "" {
-			place.StoreEndsWithRun = l.history.storeEndsWithRun
+			place.StoreEndsWithRun, place.JoinStore = l.history.storeEndsWithRun, rank < l.storeInvites
 			l.reply(m.participant, Answer{Kind: Run, Place: &place, Note: l.round.note})
 		}
 	}

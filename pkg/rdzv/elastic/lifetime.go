@@ -233,7 +233,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		stop(errFinished)
 		<-h.driveDone
 	}
-	return errors.Join(h.opts.Access.Close(ctx), h.closeStore())
+	return errors.Join(h.opts.Access.Close(ctx, h.Outcome() != nil), h.closeStore())
 }
 
 // Outcome returns how the job has ended, nil as long as this agent does not know an end.

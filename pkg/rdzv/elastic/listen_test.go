@@ -203,7 +203,7 @@ func TestTwoStoresOfOneRun(t *testing.T) {
 		return a, firstLog
 	}
 	end := func(a *C10d) {
-		if err := a.Close(t.Context()); err != nil {
+		if err := a.Close(t.Context(), true); err != nil {
 			t.Error(err)
 		}
 	}

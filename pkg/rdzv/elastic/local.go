@@ -99,7 +99,8 @@ func (a *C10d) attemptLocal(ctx context.Context, mayHost bool) (coord.Store, err
 		return nil, errors.Join(err, unlockFile(lock))
 	}
 	h := a.newHost(nil, ln, nil)
-	a.createMarkers(h)
+	h.place.createMarkers(a)
+	h.place.warnOfPredecessor(a)
 	a.Logger.Info().Str("socket", a.Socket).Msg("hosting the rendezvous")
 	ln.serve(h.server.ServeConn, a.Logger)
 	return a.serve(ctx, h)

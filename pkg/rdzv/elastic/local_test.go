@@ -139,7 +139,7 @@ func TestLocalPredecessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.all = append(l.all, next)
-	if f := next.hosted(); f == nil || !f.fresh.HasPredecessor || f.fresh.PredecessorEnd > f.fresh.CreatedAt {
+	if f := next.hosted(); f == nil || !f.place.fresh.HasPredecessor || f.place.fresh.PredecessorEnd > f.place.fresh.CreatedAt {
 		t.Errorf("the next host knows no predecessor: %+v", f)
 	}
 }

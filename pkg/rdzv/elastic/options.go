@@ -19,8 +19,8 @@ type Access interface {
 	// workers too. It is nil if this process hosts no store.
 	Front() *rdzv.WorkerStore
 	// Close ends what Open has started, except the sessions. It first waits until the other agents have learned of the
-	// job's end, or ctx has ended.
-	Close(ctx context.Context) error
+	// job's end, or ctx has ended. over says that this agent knows how the job has ended.
+	Close(ctx context.Context, over bool) error
 }
 
 // DefaultCloseTimeout is the close timeout of a zero Options.CloseTimeout.

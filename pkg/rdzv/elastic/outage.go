@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -89,3 +90,20 @@ func (m *member) nextStoreCheck() optionalTime {
 // from the start and has no answer for an earlier session of this agent. Every worker must have ended, and the caller
 // calls sessionRenewed next.
 func (m *member) storeReplaced() { m.fence, m.report.Earlier = Fence{}, true }
+
+// errStoreSilent ends a session in a store that does not answer, so that the agent looks for the store anew.
+var errStoreSilent = &silentStoreError{}
+
+type silentStoreError struct{}
+
+func (*silentStoreError) Error() string { return "the job's store does not answer" }
+
+// Unwrap returns [coord.ErrUnavailable].
+func (*silentStoreError) Unwrap() error { return coord.ErrUnavailable }
+
+// searchAt returns when an agent without workers gives up its session in a store that does not answer and looks for the
+// store as a newcomer does: the agents that keep the store may have begun another one. The session has expired by then,
+// wherever it was kept.
+func (m *member) searchAt() optionalTime {
+	return optionalTime{m.lastProof + m.ttl*4/3, m.ttl > 0 && m.over == nil && !m.workers()}
+}

@@ -91,6 +91,7 @@ func (l *leader) supersede(old *participant) {
 // handleReport records an agent's report.
 func (l *leader) handleReport(now time.Duration, p *participant, r Report) {
 	p.report = r
+	l.recordStoreMember(p)
 	l.recordEarlierStore(now, &r)
 	if p.rank >= 0 && l.state != ended {
 		l.handleMemberReport(now, p, r)
@@ -181,6 +182,7 @@ func (l *leader) requestUnchargedStop(now time.Duration, format, host string) {
 func (l *leader) handleSessionEnd(now time.Duration, p *participant) {
 	ps, identity := &l.participants, p.report.Node.Identity
 	delete(ps.byID, p.id)
+	delete(l.storeMembers, p.id)
 	if p.rank < 0 && p.counted.eligible && !p.report.Leaving && l.hasRound && l.state != running && l.state != ended {
 		l.budget.recordLoss(now, identity, l.job) // the round may have been ended to let this node in
 	}

@@ -160,6 +160,7 @@ func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, trie
 		}
 		opts := a.dialOptions(to.addr.String(), e.Host)
 		opts.Role, opts.TTL, opts.Conn, opts.Verify = a.role, a.TTL, to.dial, verify
+		opts.Adapt = a.adapt
 		client, err := a.dialCandidate(ctx, opts, len(e.Addrs) == 1 && len(a.candidates()) == 1)
 		switch {
 		case err == nil:

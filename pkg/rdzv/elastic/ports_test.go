@@ -139,7 +139,7 @@ func (p *machine) close() {
 		}
 	}
 	for _, a := range p.agents {
-		if err := a.Close(p.t.Context()); err != nil {
+		if err := a.Close(p.t.Context(), true); err != nil {
 			p.t.Error(err)
 		}
 	}
@@ -161,7 +161,7 @@ func TestCandidatePorts(t *testing.T) {
 			p.agents = nil
 			clear(p.stores)
 			leave = sync.OnceFunc(func() {
-				if err := last.Close(t.Context()); err != nil {
+				if err := last.Close(t.Context(), true); err != nil {
 					t.Error(err)
 				}
 			})

@@ -23,6 +23,7 @@ import (
 //	state/close     closeRequest: somebody wants the run to end; expires after a minute
 //	state/close/SESSION written with state/close, owned by the session of who asks, until it has read the result
 //	state/past      []pastRun: earlier runs with this id; expires after result_ttl
+//	store           storeAddrs: where the agents find the store that they keep together
 //	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
 //	watcher/SESSION written by an observer of the run, owned by its session
@@ -42,6 +43,7 @@ const (
 	prefixDeparted = "state/departed/"
 	// prefixSucceeded is below prefixState.
 	prefixSucceeded = "state/succeeded/"
+	keyStore        = "store"
 	prefixAgent     = "agent/"
 	prefixAnswer    = "answer/"
 
@@ -200,6 +202,8 @@ type Report struct {
 	failedAt time.Duration
 	// Store is the worker store that the node offers for the next round.
 	Store Offer `json:"store"`
+	// StoreMember is the address at which this agent can help to keep the coordination store; empty if it cannot.
+	StoreMember string `json:"store_member,omitempty"`
 }
 
 // Unreached says that a node does not reach the worker store of its round. It is immutable once it is in a report.
@@ -262,6 +266,8 @@ type Place struct {
 	Store      Offer           `json:"store"` // of rank 0
 	// StoreEndsWithRun says that an agent hosts the store. It is lost for good when that agent ends.
 	StoreEndsWithRun bool `json:"store_ends,omitempty"`
+	// JoinStore asks the agent to help to keep the coordination store: Report.StoreMember.
+	JoinStore bool `json:"join_store,omitempty"`
 }
 
 // Record is a decided round. The members' places follow from it alone, so any later leader can assign them.

@@ -72,7 +72,7 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 		}
 	}
 	for _, h := range second {
-		if at := h.opts.Access.(*C10d).hosted(); at != nil && at.fresh.HasPredecessor {
+		if at := h.opts.Access.(*C10d).hosted(); at != nil && at.place.fresh.HasPredecessor {
 			t.Error("the second run's store counts agents of its own run as agents of an earlier store")
 		}
 	}

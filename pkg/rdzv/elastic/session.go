@@ -48,6 +48,11 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			probe:    h.probeAgent,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
+		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
+			if client, ok := store.(*coord.Client); ok {
+				d.storeMoved = func(at storeAddrs) { h.storeMoved(client, at) }
+			}
+		}
 		if store.TTL() > 0 {
 			d.interval = h.opts.KeepAlive
 		}
@@ -78,10 +83,15 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			}
 			return
 		}
-		if errors.Is(err, coord.ErrReplaced) {
+		switch {
+		case errors.Is(err, errStoreSilent):
+			h.log.Warn().Msg("no node that keeps the job's store answers: looking for the store anew")
+		case errors.Is(err, coord.ErrReplaced) && h.m.round() < 0:
+			h.log.Info().Msg("another store of this run has taken the place of the one that this node found: joining again")
+		case errors.Is(err, coord.ErrReplaced):
 			h.log.Warn().Msg("the job's store has gone, and a new one without its data has taken its place: joining again, " +
 				"once this node's workers are dead; elasticrun store --data-dir, apart from the nodes, or etcd keeps the data")
-		} else {
+		default:
 			h.log.Warn().Err(err).Msg("the rendezvous considers this node lost: joining again, once its workers are dead")
 		}
 		if store = h.rejoin(ctx, d); store == nil {
@@ -97,7 +107,8 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 // mayRejoin reports whether the agent opens another session once its workers have ended: the store has ended the
 // session, or another store of the same run has replaced it.
 func (h *Handler) mayRejoin(err error) bool {
-	return errors.Is(err, coord.ErrSessionLost) || errors.Is(err, coord.ErrReplaced) && !h.opts.SharedRunID
+	return errors.Is(err, coord.ErrSessionLost) || errors.Is(err, errStoreSilent) ||
+		errors.Is(err, coord.ErrReplaced) && (!h.opts.SharedRunID || h.m.round() < 0)
 }
 
 // forgetter is an Access that returns to the same store each time, until Forget makes it look for the store again.

@@ -25,7 +25,7 @@ type agentProc struct {
 	attempt        int // number of the attempt to connect
 	watches        []*simWatch
 
-	group        *group // its workers, which run or are about to
+	group        *workerGroup // its workers, which run or are about to
 	offer        Offer
 	failure      *rdzv.Failure
 	writing      bool // a report is being written
@@ -234,7 +234,7 @@ func (p *agentProc) enterSoon() {
 }
 
 // workersEnded records that the last worker of the round has ended. ok says that all have exited with 0.
-func (p *agentProc) workersEnded(g *group, ok bool) {
+func (p *agentProc) workersEnded(g *workerGroup, ok bool) {
 	if p.dead || p.group != g {
 		return
 	}
@@ -265,7 +265,7 @@ func (p *agentProc) workersEnded(g *group, ok bool) {
 }
 
 // workerFailed records that a worker has failed while others may still run.
-func (p *agentProc) workerFailed(g *group, f rdzv.Failure) {
+func (p *agentProc) workerFailed(g *workerGroup, f rdzv.Failure) {
 	if p.dead || p.group != g {
 		return
 	}

@@ -229,7 +229,7 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 }
 
 // workersStart checks the start of workers.
-func (c *checker) workersStart(g *group) {
+func (c *checker) workersStart(g *workerGroup) {
 	c.nonces[g.nonce] = simRoundID{g.rd.instance, g.round}
 	if g.proc.stoppedRound == g.rd {
 		c.fail("no start of a round that is over", "%s starts workers of round %d/%d, which it was ordered to stop",

@@ -69,7 +69,7 @@ func (p *agentProc) guardKills() {
 }
 
 // killedByGuard records the end of workers that the agent has not stopped.
-func (p *agentProc) killedByGuard(g *group) {
+func (p *agentProc) killedByGuard(g *workerGroup) {
 	if p.leaving || p.ending || p.killing || p.m.state != busy {
 		return
 	}
@@ -79,7 +79,7 @@ func (p *agentProc) killedByGuard(g *group) {
 }
 
 // late reports whether no worker of the round may be started now.
-func (g *group) late() bool {
+func (g *workerGroup) late() bool {
 	over := false
 	select {
 	case <-g.over:

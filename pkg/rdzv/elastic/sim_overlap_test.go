@@ -35,7 +35,7 @@ func later(a, b *simRound) *simRound {
 }
 
 // overlap checks that only the workers of one round run.
-func (c *checker) overlap(g *group) {
+func (c *checker) overlap(g *workerGroup) {
 	for _, n := range c.w.nodes {
 		for _, x := range n.liveGroups {
 			if x == g || x.rd == g.rd || x.phase != alive || n.workers.frozen {
@@ -63,7 +63,7 @@ const thawGrace = 50 * time.Millisecond
 
 // thawsUntil returns until when workers may run because their whole machine was paused. If their agent was killed
 // meanwhile, the kernel ends them, which may take it longer than it takes the guard.
-func (g *group) thawsUntil() time.Duration {
+func (g *workerGroup) thawsUntil() time.Duration {
 	if g.orphanedInPause {
 		return g.node.thawed + max(thawGrace, g.w.cfg.slowSweep())
 	}

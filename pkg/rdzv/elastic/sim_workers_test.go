@@ -17,10 +17,10 @@ type simRound struct {
 	record   Record
 	epoch    coord.Revision
 	decided  time.Duration
-	length   time.Duration // how long the workers compute once all have started
-	fails    int           // the rank that fails by itself, or -1
-	failsAt  time.Duration // when it fails after the start; above length, it fails while the others exit
-	groups   []*group      // by rank, nil before they start
+	length   time.Duration  // how long the workers compute once all have started
+	fails    int            // the rank that fails by itself, or -1
+	failsAt  time.Duration  // when it fails after the start; above length, it fails while the others exit
+	groups   []*workerGroup // by rank, nil before they start
 	forked   int
 	broken   bool // a worker has not exited with 0
 	started  bool
@@ -36,8 +36,8 @@ type simRound struct {
 	accepted  map[coord.SessionID]bool
 }
 
-// group is the workers of one node in one round.
-type group struct {
+// workerGroup is the workers of one node in one round.
+type workerGroup struct {
 	w        *world
 	node     *simNode
 	proc     *agentProc
@@ -67,10 +67,10 @@ const (
 )
 
 // newGroup starts the workers of a round that the agent has accepted.
-func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *group {
+func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *workerGroup {
 	w := p.w
 	rd := w.rounds[simRoundID{instance, a.Fence.Round}]
-	g := &group{
+	g := &workerGroup{
 		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce,
 		over:     over,
 		stubborn: w.chance(w.cfg.stubborn), killAt: -1,
@@ -80,7 +80,7 @@ func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *grou
 }
 
 // reach tries to reach the worker store until that succeeds or the round is over, then starts the workers.
-func (g *group) reach(began time.Duration) {
+func (g *workerGroup) reach(began time.Duration) {
 	w := g.w
 	switch {
 	case g.phase != forking || g.proc.dead:
@@ -110,7 +110,7 @@ func (w *world) reaches(from *simNode, id coord.SessionID, nonce string) bool {
 		!n.agent.frozen
 }
 
-func (g *group) fork() {
+func (g *workerGroup) fork() {
 	if g.phase != preparing || g.late() {
 		return
 	}
@@ -147,7 +147,7 @@ func (rd *simRound) begin(w *world) {
 	}
 }
 
-func (g *group) succeed() {
+func (g *workerGroup) succeed() {
 	if g.phase != alive || g.stopped || g.failed || g.rd.broken {
 		return
 	}
@@ -161,7 +161,7 @@ func (g *group) succeed() {
 	g.finish(true)
 }
 
-func (g *group) failByItself() {
+func (g *workerGroup) failByItself() {
 	if g.phase == alive && !g.stopped && !g.failed {
 		g.w.logf("%s a worker of round %d fails by itself", g.node.name, g.round)
 		g.fail(1)
@@ -169,7 +169,7 @@ func (g *group) failByItself() {
 }
 
 // peerLost makes a worker fail, or hang, because a peer on another node is gone.
-func (g *group) peerLost() {
+func (g *workerGroup) peerLost() {
 	if g.w.chance(g.w.cfg.victims) {
 		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
 			if g.phase == alive && !g.stopped && !g.failed {
@@ -180,7 +180,7 @@ func (g *group) peerLost() {
 }
 
 // fail is the first failure in the group. The other workers live until the agent stops them.
-func (g *group) fail(grade int) {
+func (g *workerGroup) fail(grade int) {
 	g.failed = true
 	g.rd.caused = g.rd.caused || grade == 1
 	at, p := g.node.local(), g.proc
@@ -199,7 +199,7 @@ func (g *group) fail(grade int) {
 }
 
 // breakPeers lets the peers on other nodes notice a loss.
-func (g *group) breakPeers() {
+func (g *workerGroup) breakPeers() {
 	g.rd.broken = true
 	for _, other := range g.rd.groups {
 		if other != nil && other != g && other.phase == alive {
@@ -209,7 +209,7 @@ func (g *group) breakPeers() {
 }
 
 // stop sends SIGTERM, and SIGKILL after the grace period, or after killIn if that is shorter and not below 0.
-func (g *group) stop(killIn time.Duration) {
+func (g *workerGroup) stop(killIn time.Duration) {
 	if g.w.plant.noBound {
 		killIn = -1
 	}
@@ -239,7 +239,7 @@ func (g *group) stop(killIn time.Duration) {
 }
 
 // kill sends SIGKILL.
-func (g *group) kill() {
+func (g *workerGroup) kill() {
 	switch g.phase {
 	case forking, preparing:
 		g.finish(false)
@@ -251,14 +251,14 @@ func (g *group) kill() {
 }
 
 // finish handles the end of the last worker.
-func (g *group) finish(ok bool) {
+func (g *workerGroup) finish(ok bool) {
 	if g.phase == gone {
 		return
 	}
 	was := g.phase
 	g.phase = gone
 	n := g.node
-	n.liveGroups = slices.DeleteFunc(n.liveGroups, func(x *group) bool { return x == g })
+	n.liveGroups = slices.DeleteFunc(n.liveGroups, func(x *workerGroup) bool { return x == g })
 	if was == alive && !ok {
 		g.breakPeers()
 	}
@@ -277,7 +277,7 @@ func (g *group) finish(ok bool) {
 // plan draws how a round will go, when it is decided.
 func (w *world) plan(rec Record, epoch coord.Revision) *simRound {
 	rd := &simRound{
-		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*group, len(rec.Members)),
+		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*workerGroup, len(rec.Members)),
 		own: map[int]rdzv.Failure{}, ownAt: map[int]time.Duration{}, ready: map[coord.SessionID]bool{},
 		ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
 		accepted: map[coord.SessionID]bool{},

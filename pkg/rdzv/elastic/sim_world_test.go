@@ -314,7 +314,7 @@ type simNode struct {
 	blockedForGood  bool          // the block lasts for the whole run
 	refusing        time.Duration // no new connection reaches the store until then
 	unguardedUntil  time.Duration // workers may overlap until then: guard and agent are or were paused
-	liveGroups      []*group
+	liveGroups      []*workerGroup
 }
 
 func (n *simNode) local() time.Duration { return n.clock.read(n.w.now) }

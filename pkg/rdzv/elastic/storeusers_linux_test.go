@@ -127,7 +127,7 @@ func TestForeignAgent(t *testing.T) {
 			if _, err := a.hostOn(t.Context(), ln, nil); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = a.Close(t.Context()) }()
+			defer func() { _ = a.Close(t.Context(), true) }()
 			addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: portOf(ln)}
 			for _, foreign := range []bool{true, false} {
 				_, err = coord.Probe(t.Context(), coord.DialOptions{

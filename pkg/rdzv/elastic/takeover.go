@@ -15,6 +15,7 @@ import (
 // savedState is what a new leader finds in the store.
 type savedState struct {
 	storeHistory storeHistory
+	storeInvites int
 	job          *Job
 	begun        int            // as in the key of job
 	jobRevision  coord.Revision // the create-revision of that key, which names the run
@@ -55,7 +56,7 @@ type agentArrival struct {
 func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leader {
 	l := &leader{
 		epoch: epoch, store: saved.storeHistory, job: saved.job, begun: saved.begun, outcome: saved.outcome,
-		record:  Record{Round: -1},
+		record: Record{Round: -1}, storeInvites: saved.storeInvites,
 		history: saved.history, participants: newParticipantSet(len(saved.agents)),
 	}
 	l.history.now, l.waiting = now, saved.waiting

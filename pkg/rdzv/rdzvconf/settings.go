@@ -26,6 +26,8 @@ type Settings struct {
 	ResultTTL time.Duration
 	// IsHost says whether this agent hosts the store; nil if the agent must find out.
 	IsHost *bool
+	// Voters is how many agents keep elasticrun's own store together, if there are enough: 3 or 5, or 1 for one host.
+	Voters int
 	// Etcd is for that backend only.
 	Etcd Etcd
 	// Certificates are the site's, for elasticrun's own store: c10d and static.
@@ -50,7 +52,7 @@ func Defaults(backend string) Settings {
 		JoinTimeout: 600 * time.Second, LastCall: 30 * time.Second, CloseTimeout: 30 * time.Second,
 		HeartbeatTimeout: 5 * time.Second, ReadTimeout: 60 * time.Second,
 		KeepAliveInterval: 5 * time.Second, KeepAliveMaxAttempt: 3,
-		JoinSettle: time.Second / 2, ResultTTL: 600 * time.Second,
+		JoinSettle: time.Second / 2, ResultTTL: 600 * time.Second, Voters: 3,
 	}
 	if backend == rdzv.BackendStatic {
 		s.JoinTimeout = 900 * time.Second

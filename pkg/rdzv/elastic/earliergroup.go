@@ -1,0 +1,97 @@
+package elastic
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// earlierGroup says that a store which an agent at this endpoint has founded may go on at other agents. It is in a file
+// beside the store's marker, so it outlives the agent, but not the machine's boot.
+type earlierGroup struct {
+	Label string `json:"label,omitempty"` // C10d.Label
+	// Launch is the id of the founder's launch; empty if it is not known.
+	Launch string `json:"launch,omitempty"`
+	// Addrs are the addresses of the other agents that can keep the store.
+	Addrs []string `json:"addrs"`
+	// Others is how many agents the job has besides them and the founder, and Min the smallest number of nodes of a round.
+	Others int `json:"others"`
+	Min    int `json:"min"`
+}
+
+// groupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of elasticrun
+// write into all files that have it.
+func (m *Marker) groupFile() string {
+	dir, name := filepath.Split(m.file.Name())
+	return filepath.Join(dir, "group-"+strings.TrimPrefix(name, "store-"))
+}
+
+// readEarlierGroup returns what an earlier agent at this place has recorded, or nil. A group of another launch, which
+// its scheduler has ended, does not count.
+func (p *hostPlace) readEarlierGroup(a *C10d) *earlierGroup {
+	for _, marker := range p.markers {
+		if marker == nil {
+			continue
+		}
+		text, err := os.ReadFile(marker.groupFile())
+		if err != nil {
+			continue
+		}
+		g := &earlierGroup{}
+		if json.Unmarshal(text, g) != nil || g.Label != a.Label ||
+			g.Launch != "" && a.LaunchID != "" && g.Launch != a.LaunchID {
+			return nil
+		}
+		return g
+	}
+	return nil
+}
+
+// writeGroup replaces the file. A nil Marker has no file.
+func (m *Marker) writeGroup(g earlierGroup) error {
+	if m == nil {
+		return errors.New("this store has no marker")
+	}
+	text, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
+	path := m.groupFile()
+	temporary, err := os.CreateTemp(filepath.Dir(path), "new-")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(text)
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temporary.Name()))
+	}
+	return err
+}
+
+// removeGroup removes the file, if there is one.
+func (m *Marker) removeGroup() error {
+	if m == nil {
+		return nil
+	}
+	err := os.Remove(m.groupFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// writeGroup records who may go on without this process.
+func (p *hostPlace) writeGroup(g earlierGroup) {
+	for _, marker := range p.markers {
+		if err := marker.writeGroup(g); err != nil {
+			p.log.Warn().Err(err).Msg("cannot record which nodes keep the job's store: if this agent is started again while " +
+				"they go on, it may begin the job a second time")
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// storeAddrs is the value of the key "store": where the agents find the store that they keep together.
+type storeAddrs struct {
+	// Addrs are the voters, and Candidates all agents that can keep the store. Others is how many further agents there are.
+	Addrs      []string `json:"addrs"`
+	Candidates []string `json:"candidates,omitempty"`
+	Others     int      `json:"others,omitempty"`
+	// SurvivesLoss says that any one voter may be lost, and HasRound that a round was decided.
+	SurvivesLoss bool `json:"survives_loss,omitempty"`
+	HasRound     bool `json:"has_round,omitempty"`
+}
+
+func (s storeAddrs) equal(other storeAddrs) bool {
+	return s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound && slices.Equal(s.Addrs, other.Addrs) &&
+		slices.Equal(s.Candidates, other.Candidates)
+}
+
+// addrs returns where the agents find the store now.
+func (m *storeMember) addrs() storeAddrs {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return storeAddrs{
+		Addrs: m.status.Voters, Candidates: m.candidates, Others: m.others,
+		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound,
+	}
+}
+
+// storeJoiner is an Access whose store the agents may keep together.
+type storeJoiner interface {
+	keptTogether() bool
+	storeMoved(client *coord.Client, at storeAddrs)
+	JoinStore(ctx context.Context) (addr string, err error)
+}
+
+// watchStoreAddrs notifies the handler of where the store may be.
+func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) error {
+	key := d.prefix + keyStore
+	return client.Watch(ctx, key, func(b coord.Batch) error {
+		for _, e := range b.Events {
+			if e.Key != key || e.Deleted {
+				continue
+			}
+			var at storeAddrs
+			if err := json.Unmarshal(e.Value, &at); err != nil {
+				d.log.Warn().Err(err).Msg("cannot decode where the job's store is")
+				continue
+			}
+			d.storeMoved(at)
+		}
+		return nil
+	})
+}
+
+// storeMoved informs the agent's client, and what this process does to keep the store, of where the store may be.
+// Newcomers and a founder that was started again come to the endpoint.
+func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
+	client.SetAddrs(append(slices.Clone(at.Addrs), a.endpoints()...))
+	if m := a.storeMember(); m != nil {
+		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
+		m.mu.Lock()
+		m.hasRound = m.hasRound || at.HasRound
+		m.mu.Unlock()
+	}
+}
+
+// storeMoved handles a change of where the store may be. The guard must know the new addresses too.
+func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
+	h.opts.Access.(storeJoiner).storeMoved(client, at)
+	h.notifySession(client)
+	if at.SurvivesLoss && !h.storeSurvives {
+		h.log.Info().Msgf("%d voters keep the job's store: any one node may be lost", len(at.Addrs))
+	}
+	h.storeSurvives = at.SurvivesLoss
+}
+
+// joinStore makes this agent a candidate for the store's group.
+func (h *Handler) joinStore(ctx context.Context) {
+	access, ok := h.opts.Access.(storeJoiner)
+	if !ok || !access.keptTogether() {
+		return
+	}
+	addr, err := access.JoinStore(ctx)
+	if err != nil {
+		h.log.Warn().Err(err).Msg("this node cannot help to keep the job's store")
+		return
+	}
+	h.call(func(time.Duration) { h.m.setStoreMember(addr) })
+}
+
+// setStoreMember sets the address at which this agent can help to keep the store.
+func (m *member) setStoreMember(addr string) {
+	if m.report.StoreMember != addr {
+		m.report.StoreMember, m.dirty = addr, true
+	}
+}
+
+// fresh describes the store for a term. A store that agents keep together may have begun without sessions, at another
+// agent: until it has a round, a later leader waits as if it had just begun.
+func (d *leaderDriver) fresh(hasRound bool) *FreshStore {
+	if d.group == nil || d.freshStore != nil {
+		return d.freshStore
+	}
+	if hasRound {
+		return nil
+	}
+	now := boottime.Now()
+	return &FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+}
+
+// writeStoreAddrs adds the write of where the store is, if that has changed since the last write of this term.
+func (d *leaderDriver) writeStoreAddrs(writes []write, last *storeAddrs) []write {
+	if d.group == nil {
+		return writes
+	}
+	now := d.group.addrs()
+	if now.equal(*last) {
+		return writes
+	}
+	*last = now
+	return append(writes, write{key: keyStore, value: now})
+}

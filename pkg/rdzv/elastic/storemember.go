@@ -1,0 +1,345 @@
+package elastic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// storeMember is this process's part in a store that the agents of a run keep together: its member of the store's group,
+// and the listener at which clients and other members reach it. The agent is a client of the store like any other.
+//
+//	storemember.go           the member, its leader of the rendezvous, the agent's session
+//	storemember_found.go     whether the agent at the endpoint founds a group, or another one goes on already
+//	storemember_close.go     how this process leaves the group, and how the group ends with the job
+//	earliergroup.go          the file that says that others may go on
+type storeMember struct {
+	access   *C10d
+	log      zerolog.Logger
+	addr     string // HOST:PORT at which others reach this process
+	member   *group.Member
+	listener interface{ Close() error }
+	place    *hostPlace         // nil unless it listens at the endpoint
+	front    *rdzv.WorkerStore  // the listener at the endpoint
+	tasks    sync.WaitGroup     // what other members' announcements have started
+	wake     chan struct{}      // signals the leader of the rendezvous that the voters may have changed; capacity 1
+	earlier  *earlierGroup      // of an earlier process at the endpoint; nil once it is known to have ended
+	cancel   context.CancelFunc // ends tasks
+
+	closeOnce sync.Once
+	closeErr  error
+
+	mu           sync.Mutex
+	status       group.Status
+	changed      chan struct{} // closed when a field that others wait for changes
+	closing      bool
+	founded      bool                 // this process is about to found the group
+	wasMember    bool                 // this process has been in a group, or knows one
+	leaderless   time.Time            // since when it knows no leader of its group
+	heardOf      time.Time            // when it last heard of another group that has a leader
+	otherGroup   string               // the instance of the last one
+	leaderlessAt map[string]time.Time // since when agents of a former group have said that they know no leader
+	hasRound     bool                 // a round was decided, as far as this process knows
+	yielding     bool                 // this process gives up its group, so no round is decided
+	acknowledged bool                 // this process leads, the job has ended, and all agents know
+	deserted     bool                 // this process leads, and all agents have left, or leave
+	running      string               // names the nodes of the round that run, once another one has finished
+	candidates   []string             // that the latest decision has named
+	known        []string             // the other agents that can keep the store
+	others       int                  // how many further agents there are
+}
+
+// keptTogether reports whether the agents may keep the store together.
+func (a *C10d) keptTogether() bool { return a.Voters >= 3 }
+
+// serveTogether makes this process, which listens at the endpoint, a member of the store's group, and returns a session
+// for the agent. It owns ln and run. accept is [tcpstore.ServerOptions.Accept].
+func (a *C10d) serveTogether(
+	ctx context.Context, ln net.Listener, run interface{ Close() error }, accept func(net.Conn) error,
+) (coord.Store, error) {
+	m := a.newStoreMember(net.JoinHostPort(a.Host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
+	m.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
+		Logger: a.Logger, Accept: accept, Agents: m.member.ServeConn, ShedAgents: m.member.ShedPending,
+	})
+	m.listener = m.front
+	m.place = &hostPlace{log: a.Logger, run: run}
+	m.place.claimPort(a.RunID, m.front.Port())
+	m.place.createMarkers(a)
+	m.earlier = m.place.readEarlierGroup(a)
+	m.member.SetAnnounced(a.endpoints())
+	a.mu.Lock()
+	a.together = m
+	a.mu.Unlock()
+	m.tasks.Go(m.watchFront)
+	return m.open(ctx)
+}
+
+// JoinStore makes this process a candidate for the store's group, unless it is one, and returns the address at which the
+// group reaches it. It returns "" if this node has no address or port for that.
+func (a *C10d) JoinStore(ctx context.Context) (string, error) {
+	a.mu.Lock()
+	m, client := a.together, a.client
+	a.mu.Unlock()
+	if m != nil {
+		return m.addr, nil
+	}
+	host := a.LocalAddr
+	addr := client.LocalAddr().Addr().Unmap()
+	if host == "" && addr.IsValid() && addr.Zone() == "" && !addr.IsLoopback() {
+		host = addr.String()
+	}
+	if host == "" {
+		return "", nil
+	}
+	ln, err := a.listenMember(ctx)
+	if err != nil {
+		return "", err
+	}
+	accept, err := a.Users.Admission(ln, false)
+	if err != nil {
+		return "", errors.Join(err, ln.Close())
+	}
+	m = a.newStoreMember(net.JoinHostPort(host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
+	m.listener = serveMembers(ln, accept, m.member, a.Logger)
+	m.member.SetAnnounced(a.endpoints())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.together = m
+	return m.addr, nil
+}
+
+// endpoints returns the addresses at which the store was first, or may have been.
+func (a *C10d) endpoints() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ports := a.Ports
+	if a.storePort != 0 {
+		ports = []int{a.storePort}
+	}
+	var addrs []string
+	for _, port := range ports {
+		addrs = append(addrs, net.JoinHostPort(a.Host, strconv.Itoa(port)))
+	}
+	return addrs
+}
+
+func (a *C10d) newStoreMember(addr string) *storeMember {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &storeMember{
+		access: a, log: a.Logger, addr: addr, wake: make(chan struct{}, 1), changed: make(chan struct{}), cancel: cancel,
+	}
+	m.member = group.New(group.Options{
+		Addr: addr,
+		Server: coord.ServerOptions{
+			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
+			Authority: Authority{}, Certificates: a.Certificates,
+		},
+		Dial: a.dialOptions("", a.Host), Connect: a.Connect, Voters: a.Voters, Logger: a.Logger, Label: a.Label,
+		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
+			m.tasks.Go(func() { m.consider(ctx, other) })
+		},
+	})
+	return m
+}
+
+// storeMember returns this process's part in the store, or nil.
+func (a *C10d) storeMember() *storeMember {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.together
+}
+
+// watchFront ends the member when the listener at the endpoint ends by itself.
+func (m *storeMember) watchFront() {
+	<-m.front.Ended()
+	if err := m.front.Err(); err != nil {
+		m.log.Error().Err(err).Msg("this node cannot help to keep the job's store any more: it accepts no connections")
+		_ = m.member.Close() // whose error is the front's
+	}
+}
+
+// open returns a session for the agent. It first makes sure that there is a group.
+func (m *storeMember) open(ctx context.Context) (coord.Store, error) {
+	if m.place != nil {
+		client, err := m.findGroup(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case client != nil:
+			return client, nil
+		}
+	}
+	return m.dial(ctx)
+}
+
+// dial opens a session through this process's own member, which may refer the client to another one.
+func (m *storeMember) dial(ctx context.Context) (coord.Store, error) {
+	opts := m.access.clientOptions(m.addr, m.access.Host)
+	opts.Conn = m.connect
+	client, err := coord.Dial(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	m.access.setClient(client)
+	return client, nil
+}
+
+// connect connects to this process's own member.
+func (m *storeMember) connect(context.Context) (net.Conn, error) {
+	here, there := net.Pipe()
+	m.member.ServeConn(there)
+	return here, nil
+}
+
+// clientOptions returns how the agent's client connects to a member of the store's group.
+func (a *C10d) clientOptions(addr, host string) coord.DialOptions {
+	opts := a.dialOptions(addr, host)
+	opts.Role, opts.TTL = a.role, a.TTL
+	opts.Adapt = a.adapt
+	a.adapt(&opts)
+	return opts
+}
+
+// adapt completes the options for another address of the store's group.
+func (a *C10d) adapt(o *coord.DialOptions) {
+	addr := o.Addr
+	if m := a.storeMember(); m != nil && m.addr == addr {
+		o.Conn, o.Verify = m.connect, nil
+		return
+	}
+	if a.Connect != nil {
+		o.Conn = func(ctx context.Context) (net.Conn, error) { return a.Connect(ctx, addr) }
+	}
+	if at, err := netip.ParseAddrPort(addr); err == nil {
+		verify, err := a.verification(at.Addr())
+		if o.Verify = verify; err != nil {
+			o.Verify = func(net.Conn) error { return err }
+		}
+	}
+}
+
+// lead starts the leader of the rendezvous beside a server of the store.
+func (m *storeMember) lead(server *coord.Server) (stop func()) {
+	session, err := server.Local()
+	if err != nil { // the server has ended
+		return func() {}
+	}
+	d := newLeaderDriver(noExpiry{session}, m.access.RunID, m.log)
+	d.onDecision, d.storeEndsWithRun, d.group = m.decided, true, m
+	m.mu.Lock()
+	if m.founded && m.place != nil {
+		d.freshStore, m.founded = &m.place.fresh, false // a later server does not begin without sessions
+	}
+	m.mu.Unlock()
+	return d.start(context.Background())
+}
+
+// onChange records a new state of the group.
+func (m *storeMember) onChange(s group.Status) {
+	m.update(func() {
+		if m.status.Leader != "" && s.Leader == "" {
+			m.leaderless = time.Now()
+		}
+		m.status = s
+		m.wasMember = m.wasMember || s.Member
+		m.acknowledged, m.deserted = m.acknowledged && s.Leading, m.deserted && s.Leading
+	})
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// update changes fields, and wakes who waits for that.
+func (m *storeMember) update(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// decided records what the leader of the rendezvous has decided, before it is written.
+func (m *storeMember) decided(l *leader) {
+	candidates, acknowledged, deserted := l.storeCandidates(), l.acknowledged(), l.allLeave()
+	running := l.stillRunning()
+	m.mu.Lock()
+	same := slices.Equal(candidates, m.candidates)
+	m.mu.Unlock()
+	m.update(func() {
+		m.candidates, m.acknowledged, m.deserted, m.running = candidates, acknowledged, deserted, running
+	})
+	m.setKnown(candidates, len(l.participants.byID)-len(candidates)) // before anybody can go on without this process
+	if !same {
+		m.member.SetCandidates(candidates)
+	}
+}
+
+// HostsAlone reports whether the store ends with this process: no other one keeps it too.
+func (a *C10d) HostsAlone() bool {
+	m := a.storeMember()
+	if m == nil {
+		return a.hosted() != nil && a.hosted().front != nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status.Leading && len(m.status.Voters) == 1
+}
+
+// inviteCount is how many nodes of a round, the first ones by rank, are asked to help to keep the store: enough to
+// replace lost voters at once.
+func (m *storeMember) inviteCount() int { return 2*m.access.Voters + 2 }
+
+// storeCandidates returns the addresses of the agents that can help to keep the store, members of the round by rank
+// first.
+func (l *leader) storeCandidates() []string {
+	able := make([]*participant, 0, len(l.storeMembers))
+	for id := range l.storeMembers {
+		if p := l.participants.byID[id]; p != nil && !p.report.Leaving && !p.superseded {
+			able = append(able, p)
+		}
+	}
+	slices.SortFunc(able, func(a, b *participant) int {
+		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), cmp.Compare(a.arrived, b.arrived)) // -1 comes last
+	})
+	addrs := make([]string, len(able))
+	for i, p := range able {
+		addrs[i] = p.report.StoreMember
+	}
+	return addrs
+}
+
+// allLeave reports whether all agents have left, or are about to.
+func (l *leader) allLeave() bool {
+	for _, p := range l.participants.byID {
+		if !p.report.Leaving {
+			return false
+		}
+	}
+	return l.hasRound
+}
+
+// recordStoreMember records whether an agent can help to keep the store.
+func (l *leader) recordStoreMember(p *participant) {
+	if p.report.StoreMember == "" {
+		delete(l.storeMembers, p.id)
+		return
+	}
+	if l.storeMembers == nil {
+		l.storeMembers = map[coord.SessionID]bool{}
+	}
+	l.storeMembers[p.id] = true
+}

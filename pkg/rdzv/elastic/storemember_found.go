@@ -1,0 +1,220 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Who founds the group
+//
+// The agent that listens at the endpoint founds the store's group when it starts. Later, and where it has been started
+// again, others may keep the store. These rules keep the job from having two stores:
+//
+//  1. A file beside the store's marker names the agents that can keep the store (earlierGroup). An agent that finds the
+//     file asks them, as does one that was in the group and has not heard of a leader for a keep-alive time. It founds
+//     another group only if those of them that may still have a leader are too few for a round.
+//  2. A machine without the file, for example of a new pod, founds. It decides no round for a keep-alive time while nodes
+//     are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint until then.
+//  3. The leader of a group announces it at the endpoint, and at all agents that could keep the store of a group before.
+//     Who has not heard of a leader of its own group leaves that group then.
+
+// findGroup makes sure that this process, which listens at the endpoint, is in a group or knows one. It returns a
+// session if it has opened one on the way.
+func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
+	m.mu.Lock()
+	known := m.status.Leader != "" || m.status.Member && time.Since(m.leaderless) < m.access.TTL ||
+		!m.heardOf.IsZero() && time.Since(m.heardOf) < m.access.TTL
+	former := m.earlier
+	if m.wasMember {
+		former = m.recordOf()
+	}
+	m.mu.Unlock()
+	if known {
+		return nil, nil
+	}
+	if former != nil {
+		client, err := m.joinFormer(ctx, former)
+		if client != nil || err != nil {
+			return client, err
+		}
+		m.log.Warn().Msgf("the nodes that kept the store of run %q are gone, or too few for a round: this node begins a "+
+			"new store", m.access.RunID)
+		m.beginAnew(former)
+	}
+	m.update(func() { m.founded = true })
+	if err := m.member.Found(); err != nil && !errors.Is(err, group.ErrMember) {
+		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, err)
+	}
+	if former == nil {
+		m.log.Info().Stringer("address", m.front.Addr()).Msg("hosting the rendezvous")
+		m.place.warnOfPredecessor(m.access)
+	}
+	m.access.warnOfOpenStore(m.front)
+	return nil, nil
+}
+
+// beginAnew gives up the former group before this process founds another one. Workers of the former group's agents end
+// within a keep-alive time.
+func (m *storeMember) beginAnew(former *earlierGroup) {
+	m.member.Yield(group.Announcement{})
+	m.member.SetAnnounced(append([]string{m.addr}, former.Addrs...))
+	now := boottime.Now()
+	m.update(func() {
+		m.earlier, m.wasMember, m.hasRound, m.leaderlessAt = nil, false, false, nil
+		m.place.fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+	})
+}
+
+// joinFormer opens a session in a former group, if one of its agents answers. It returns neither a session nor an error
+// if those that may have a leader are too few for a round.
+func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*coord.Client, error) {
+	clients, errs := make([]*coord.Client, len(former.Addrs)), make([]error, len(former.Addrs))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var asking sync.WaitGroup
+	for i, addr := range former.Addrs {
+		asking.Go(func() {
+			opts := m.access.clientOptions(addr, m.access.Host)
+			opts.Timeout = memberTimeout
+			if clients[i], errs[i] = coord.Dial(ctx, opts); errs[i] == nil {
+				cancel() // one is enough
+			}
+		})
+	}
+	asking.Wait()
+	var found *coord.Client
+	for _, client := range clients {
+		if found == nil && client != nil {
+			found = client
+		} else if client != nil {
+			_ = client.Close(context.WithoutCancel(ctx)) // the session would also expire
+		}
+	}
+	if found != nil {
+		m.access.setClient(found)
+		return found, nil
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
+	}
+	var alive []string
+	for i, addr := range former.Addrs {
+		if m.mayHaveLeader(addr, errs[i]) {
+			alive = append(alive, addr)
+		}
+	}
+	if len(alive) == 0 && former.Others == 0 || len(alive)+former.Others < former.Min {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
+		"it now: %s", rdzv.ErrConnection, m.access.RunID, strings.Join(alive, ", "))
+}
+
+// memberTimeout bounds an attempt to reach one of several members.
+const memberTimeout = 2 * time.Second
+
+// mayHaveLeader reports whether an agent of the former group may be in a group that has a leader. err is that of an
+// attempt to reach it. It is in none if nobody listens there, or somebody else does, or if it has said for a keep-alive
+// time that it knows no leader: it will leave its group then when this process announces another one.
+func (m *storeMember) mayHaveLeader(addr string, err error) bool {
+	failed, ok := errors.AsType[*coord.DialError](err)
+	if !ok || failed.Obstacle == coord.ObstacleRefused || !errors.Is(err, coord.ErrUnavailable) {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if failed.Obstacle != coord.ObstacleElsewhere {
+		delete(m.leaderlessAt, addr)
+		return true
+	}
+	since, asked := m.leaderlessAt[addr]
+	if !asked {
+		if m.leaderlessAt == nil {
+			m.leaderlessAt = map[string]time.Time{}
+		}
+		since = time.Now()
+		m.leaderlessAt[addr] = since
+	}
+	return time.Since(since) < m.access.TTL
+}
+
+// consider handles the announcement of a group that this process does not belong to.
+func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
+	if ctx.Err() != nil || other.Label != m.access.Label {
+		return
+	}
+	m.mu.Lock()
+	s := m.status
+	leaderless := s.Member && s.Leader == "" && time.Since(m.leaderless) >= m.access.TTL/2
+	unused := m.place != nil && !m.hasRound // by any round
+	yields := !m.closing && (leaderless || unused || !s.Member && m.place != nil)
+	news := m.otherGroup != other.Instance
+	m.otherGroup = other.Instance
+	m.yielding = m.yielding || yields && s.Member
+	m.mu.Unlock()
+	switch {
+	case yields:
+		m.follow(other)
+		if news {
+			m.log.Info().Str("address", other.Addr).Msg("other nodes keep the store of this run: joining them")
+		}
+	case s.Member && news:
+		m.log.Error().Str("other", other.Addr).Msg("another store of this run is at other nodes, which this node has not " +
+			"reached before: end one of the two jobs")
+	}
+}
+
+// follow leaves this process's group for another one, and refers clients to it.
+func (m *storeMember) follow(other group.Announcement) {
+	m.member.Yield(other)
+	m.update(func() { m.heardOf, m.yielding, m.wasMember = time.Now(), false, true })
+}
+
+// mayDecide reports whether the leader of the rendezvous may decide a round: the process has not begun to yield to
+// another group. hasRound says that it will have one.
+func (m *storeMember) mayDecide(hasRound bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.yielding {
+		return false
+	}
+	m.hasRound = m.hasRound || hasRound
+	return true
+}
+
+// forget makes the next open look for a group, or found one: the group that this process knew has ended.
+func (m *storeMember) forget() {
+	m.update(func() { m.heardOf = time.Time{} })
+}
+
+// setKnown sets which other agents can keep the store, as far as this process knows.
+func (m *storeMember) setKnown(addrs []string, others int) {
+	m.mu.Lock()
+	known := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool { return addr == m.addr })
+	slices.Sort(known)
+	known = slices.Compact(known)
+	same := slices.Equal(known, m.known) && m.others == others
+	m.known, m.others = known, others
+	g := m.recordOf()
+	m.mu.Unlock()
+	if !same && m.place != nil && len(known) > 0 {
+		m.place.writeGroup(*g)
+	}
+}
+
+// recordOf returns what is known of the group. m.mu is held.
+func (m *storeMember) recordOf() *earlierGroup {
+	return &earlierGroup{
+		Label: m.access.Label, Launch: m.access.LaunchID, Addrs: m.known, Others: m.others, Min: m.access.MinNodes,
+	}
+}

@@ -1,0 +1,77 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/tcplisten"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+)
+
+// memberListener accepts the connections of clients and of other members of the store's group. Close it once.
+type memberListener struct {
+	net.Listener
+	closing chan struct{}
+	running sync.WaitGroup
+}
+
+// listenMember listens for the store's group, never at the endpoint's port, which another job may want on this machine.
+// A range of ports for worker stores is used from its end, and one port stays for the worker store.
+func (a *C10d) listenMember(ctx context.Context) (net.Listener, error) {
+	var err error
+	for port := a.MemberPorts.High; port > a.MemberPorts.Low; port-- {
+		var ln net.Listener
+		if ln, err = tcplisten.Listen(ctx, a.LocalAddr, port); err == nil {
+			return ln, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return tcplisten.Listen(ctx, a.LocalAddr, 0)
+}
+
+// serveMembers hands the connections that accept admits to member, until Close. A nil accept admits all.
+func serveMembers(
+	ln net.Listener, accept func(net.Conn) error, member *group.Member, log zerolog.Logger,
+) *memberListener {
+	l := &memberListener{Listener: ln, closing: make(chan struct{})}
+	l.running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil { // the limit of open files is reached, which is temporary
+				member.ShedPending(1)
+				select {
+				case <-time.After(dialPause):
+				case <-l.closing:
+				}
+				continue
+			}
+			if accept != nil {
+				if err := accept(c); err != nil {
+					log.Debug().Err(err).Msg("refused a connection to the job's store")
+					_ = c.Close()
+					continue
+				}
+			}
+			member.ServeConn(c)
+		}
+	})
+	return l
+}
+
+// Close ends the listener and waits for it.
+func (l *memberListener) Close() error {
+	close(l.closing)
+	err := l.Listener.Close()
+	l.running.Wait()
+	return err
+}

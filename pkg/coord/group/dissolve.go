@@ -14,46 +14,69 @@ var (
 
 // Dissolve ends the group for good. Clients lose their sessions with ErrUnavailable and the reason, a clause for people.
 // The other members are in no group any more. Dissolve returns an error if this member does not lead. It returns when
-// the others' notices have been sent, or ctx ends: members without a notice elect another leader.
+// clients and members have been sent their notices, or ctx ends: members without a notice elect another leader.
 func (m *Member) Dissolve(ctx context.Context, reason string) error {
-	type queued struct {
-		sent []<-chan struct{}
-		err  error
-	}
-	result := make(chan queued, 1)
+	began := make(chan *serving, 1)
 	m.call(func() {
 		if m.replica == nil || !m.replica.Status().Leading || m.serving == nil || m.serving.server == nil {
-			result <- queued{err: errors.New("this member does not lead the group")}
+			began <- nil
 			return
 		}
-		m.gone = true
+		m.gone, m.dissolving = true, true
 		m.serving.server.End(reason)
-		var q queued
+		began <- m.serving
+	})
+	var s *serving
+	select {
+	case s = <-began:
+	case <-m.done:
+		return coord.ErrServerClosed
+	}
+	if s == nil {
+		return errors.New("this member does not lead the group")
+	}
+	select { // the server's last frames, like all others, wait for a majority
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+	return m.dismiss(ctx)
+}
+
+// dismiss notifies the other members that they are in no group any more, and ends this process's membership.
+func (m *Member) dismiss(ctx context.Context) error {
+	notices := make(chan []<-chan struct{}, 1)
+	m.call(func() {
+		var sent []<-chan struct{}
+		if m.dissolving = false; m.replica == nil {
+			notices <- nil
+			return
+		}
 		for _, other := range m.replica.Status().Members {
 			addr := m.addrOf(other.ID)
 			if other.ID == m.id || addr == "" {
 				continue
 			}
-			if sent := m.send(addr, frame{kind: frameRemoved, id: other.ID}); other.Silent < missingTicks {
-				q.sent = append(q.sent, sent)
+			if done := m.send(addr, frame{kind: frameRemoved, id: other.ID}); other.Silent < missingTicks {
+				sent = append(sent, done)
 			}
 		}
 		m.abandon(errDissolved)
-		result <- q
+		notices <- sent
 	})
+	var sent []<-chan struct{}
 	select {
-	case q := <-result:
-		for _, sent := range q.sent {
-			select {
-			case <-sent:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-m.done:
-				return coord.ErrServerClosed
-			}
-		}
-		return q.err
+	case sent = <-notices:
 	case <-m.done:
 		return coord.ErrServerClosed
 	}
+	for _, done := range sent {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-m.done:
+			return coord.ErrServerClosed
+		}
+	}
+	return nil
 }

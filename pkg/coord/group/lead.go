@@ -37,7 +37,7 @@ func (c contents) All(bucket string) iter.Seq2[string, []byte] { return maps.All
 // setRole begins or ends to serve when the replica's role has changed. The loop calls it.
 func (m *Member) setRole() {
 	role := m.replica.Status().Role
-	if s := m.serving; s != nil && (!role.Leading || role.Term != s.term || s.isEnding()) {
+	if s := m.serving; s != nil && (!role.Leading || role.Term != s.term || s.isEnding() && !m.dissolving) {
 		m.stopServing()
 	}
 	if m.serving == nil && role.Leading && role.Term != m.servedTerm {

@@ -71,6 +71,7 @@ type Member struct {
 	id         replica.ID
 	instance   string                         // the latest group's; the process's own while it has been in none
 	gone       bool                           // Leave was called, so it joins no group
+	dissolving bool                           // the server ends for good
 	waiting    map[replica.Ticket]func(error) // what to do when a request is settled
 	peers      map[string]*peer
 	snapshots  map[replica.ID]*snapshot // on their way to other members

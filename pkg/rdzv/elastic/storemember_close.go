@@ -21,29 +21,59 @@ func (m *storeMember) close(ctx context.Context, over bool, linger, ttl time.Dur
 // leave implements close.
 func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Duration) error {
 	m.update(func() { m.closing = true })
-	m.mu.Lock()
-	deserted := m.deserted
-	m.mu.Unlock()
 	ended := false // the store has, for all agents
-	switch {
-	case over:
+	if over {
 		bounded, cancel := context.WithTimeout(ctx, linger)
 		ended = m.awaitEnd(bounded)
 		cancel()
-	case deserted: // there is nobody to hand over to
-		m.dissolve(ctx, "all nodes have left")
-	default:
+	} else {
 		// The signal that makes this node leave has usually ended ctx.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-		if err := m.member.Leave(bounded); err != nil {
-			m.log.Debug().Err(err).Msg("this node has not handed over the job's store")
-		}
+		dissolved := m.handOver(bounded)
 		cancel()
+		if dissolved {
+			m.removeGroupFile()
+		}
 	}
 	return m.release(ended, ttl)
 }
 
-// lostLeaderTimeout is how long a voter waits at the job's end for a leader that it has lost.
+// handOver hands over to the others what this process does for the group. It ends the group if all agents leave, and
+// does nothing more if nobody has led the group for lostLeaderTimeout.
+func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	left := make(chan error, 1)
+	go func() { left <- m.member.Leave(ctx) }()
+	for waiting := true; waiting; {
+		m.mu.Lock()
+		status, deserted, changed := m.status, m.deserted, m.changed
+		m.mu.Unlock()
+		var lost <-chan time.Time
+		switch {
+		case deserted && status.Leading:
+			m.dissolve(ctx, "all nodes have left")
+			waiting, dissolved = false, true
+			continue
+		case status.Leader == "":
+			lost = time.After(lostLeaderTimeout)
+		}
+		select {
+		case <-changed:
+		case <-lost:
+			waiting = false
+		case err := <-left:
+			left <- err
+			waiting = false
+		}
+	}
+	cancel()
+	if err := <-left; err != nil {
+		m.log.Debug().Err(err).Msg("this node has not handed over the job's store")
+	}
+	return dissolved
+}
+
+// lostLeaderTimeout is how long a process that ends waits for a leader of the group that it has lost. Elections take less.
 const lostLeaderTimeout = 3 * time.Second
 
 // awaitEnd waits until all agents know how the job has ended, this process's vote is not needed any more, or the others
@@ -93,13 +123,10 @@ func (m *storeMember) dissolve(ctx context.Context, reason string) {
 func (m *storeMember) release(ended bool, ttl time.Duration) error {
 	m.cancel()
 	if m.place != nil {
-		var err error
-		for _, marker := range m.place.markers {
-			if ended {
-				err = errors.Join(err, marker.removeGroup())
-			}
+		if ended {
+			m.removeGroupFile()
 		}
-		if err = errors.Join(err, m.place.removeMarkers(!ended, ttl)); err != nil {
+		if err := m.place.removeMarkers(!ended, ttl); err != nil {
 			m.log.Debug().Err(err).Msg("cannot remove the store's markers")
 		}
 		m.place.releasePort()
@@ -110,4 +137,16 @@ func (m *storeMember) release(ended bool, ttl time.Duration) error {
 		m.place.releaseRun()
 	}
 	return err
+}
+
+// removeGroupFile removes the file that says that others may go on: none do.
+func (m *storeMember) removeGroupFile() {
+	if m.place == nil {
+		return
+	}
+	for _, marker := range m.place.markers {
+		if err := marker.removeGroup(); err != nil {
+			m.log.Debug().Err(err).Msg("cannot remove the file that names who keeps the store")
+		}
+	}
 }

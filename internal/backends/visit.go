@@ -29,6 +29,19 @@ func Certificates(r config.Rendezvous, log zerolog.Logger) (*certfiles.Set, erro
 	return certfiles.Open(r.Certificates, log)
 }
 
+// StoreHosts returns the endpoints at which the store of a job may be, with their candidate ports.
+func StoreHosts(r config.Rendezvous) []elastic.StoreHost {
+	var hosts []elastic.StoreHost
+	for i, at := range r.Endpoints {
+		h := elastic.StoreHost{Host: at.Host, Ports: r.Ports}
+		if i > 0 && len(r.Ports) < 2 || len(h.Ports) == 0 {
+			h.Ports = []int{at.Port}
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts
+}
+
 // Visit opens a session in the coordination store of a job, as role.
 func Visit(
 	ctx context.Context, role coord.Role, r config.Rendezvous, o Options, runID string, inSlurm bool,
@@ -44,16 +57,18 @@ func Visit(
 		}
 		return store, nil
 	}
-	host := r.Endpoints[0].Host
-	if inSlurm {
-		host = launch.NodeAddr(ctx, host, o.Logger)
+	hosts := StoreHosts(r)
+	for i := range hosts {
+		if inSlurm {
+			hosts[i].Host = launch.NodeAddr(ctx, hosts[i].Host, o.Logger)
+		}
 	}
 	certificates, err := Certificates(r, o.Logger)
 	if err != nil {
 		return nil, err
 	}
 	return (&elastic.C10d{
-		RunID: runID, Version: o.Version, Host: host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
+		RunID: runID, Version: o.Version, Host: hosts[0].Host, Ports: hosts[0].Ports, More: hosts[1:], Secret: []byte(r.Secret.Reveal()),
 		Certificates: certificates, ServerName: r.StoreName(),
 	}).OpenObserver(ctx, role, VisitTTL)
 }

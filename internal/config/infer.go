@@ -3,7 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
+	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -71,7 +73,7 @@ func (in *inference) tasks() {
 	case in.given("nnodes") && in.high == 1:
 		in.note(f.Tasks.Source, "each of these processes runs a job of its own, because the number of nodes is 1")
 	case in.given("nnodes") && in.high >= f.Tasks.Is:
-		f.Nodes, f.NodeRank = f.Tasks, f.TaskRank
+		f.Nodes, f.NodeRank, f.MoreHosts = f.Tasks, f.TaskRank, nil // the hosts have other ranks
 		f.IsHost = scheduler.Value[bool]{Is: f.TaskRank.Is == 0, Source: f.TaskRank.Source}
 	default:
 		where := f.Tasks.Source
@@ -165,11 +167,42 @@ func (in *inference) rendezvous() {
 	case static:
 		in.staticMaster(f.Endpoint)
 	case backend == "" || backend == rdzv.BackendC10d:
-		in.set("rdzv-endpoint", f.Endpoint.Is, f.Endpoint.Source)
+		more := in.moreEndpoints()
+		in.set("rdzv-endpoint", strings.Join(append([]string{f.Endpoint.Is}, more...), ","), f.Endpoint.Source)
 		if f.IsHost.Known() {
 			in.config.Rendezvous.IsHost = &f.IsHost.Is
+			in.config.Rendezvous.OwnEndpoint = ownEndpoint(f, len(more))
 		}
 	}
+}
+
+// moreEndpoints returns the endpoints after the first one, where newcomers find a job that has lost its first node. Jobs
+// of two nodes have none: their store stays at the first.
+func (in *inference) moreEndpoints() []string {
+	if in.high < 3 {
+		return nil
+	}
+	_, port, err := rdzvconf.ParseEndpoint(in.facts.Endpoint.Is)
+	var more []string
+	for _, host := range in.facts.MoreHosts {
+		if err == nil && port >= 0 {
+			host = net.JoinHostPort(host, strconv.Itoa(port))
+		}
+		more = append(more, host)
+	}
+	return more
+}
+
+// ownEndpoint returns the index of the endpoint that is this node, of one and more others; -1 for none.
+func ownEndpoint(f *scheduler.Facts, more int) *int {
+	own := -1
+	switch {
+	case f.IsHost.Is:
+		own = 0
+	case f.NodeRank.Known() && f.NodeRank.Is > 0 && f.NodeRank.Is <= more:
+		own = f.NodeRank.Is
+	}
+	return &own
 }
 
 // staticMaster makes the endpoint the master address.
@@ -231,7 +264,8 @@ func expectedNodes(minimum, maximum int, started scheduler.Value[int]) int {
 func candidatePorts(r *reader, port int, key string) []int {
 	endpoint := r.settings["rdzv-endpoint"]
 	if endpoint.Source.Kind == FromScheduler && key != "" {
-		if _, own, err := rdzvconf.ParseEndpoint(endpoint.Value); err == nil && own < 0 {
+		first, _, _ := strings.Cut(endpoint.Value, ",")
+		if _, own, err := rdzvconf.ParseEndpoint(first); err == nil && own < 0 {
 			return scheduler.Ports(key)
 		}
 	}

@@ -48,7 +48,7 @@ func inferred(c *Config) string {
 }
 
 func TestInfer(t *testing.T) {
-	const step = "nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest"
+	const step = "nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1,n2,n3 guest"
 	tests := []struct {
 		name, args, env string
 		want            string // what is inferred
@@ -74,7 +74,7 @@ func TestInfer(t *testing.T) {
 			"an own run id and rank",
 			"--rdzv-id=a --node-rank=0 --rdzv-backend=c10d",
 			stepEnv,
-			"nnodes=3 rdzv-endpoint=n1 guest",
+			"nnodes=3 rdzv-endpoint=n1,n2,n3 guest",
 			[3]int{3, 3, 3},
 			HostPort{"n1", 28932},
 			"",
@@ -83,7 +83,7 @@ func TestInfer(t *testing.T) {
 			"is_host goes first",
 			"--rdzv-conf=is_host=1",
 			stepEnv,
-			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1 host",
+			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1,n2,n3 host",
 			[3]int{3, 3, 3},
 			HostPort{"n1", 28932},
 			"",
@@ -134,7 +134,7 @@ func TestInfer(t *testing.T) {
 			"",
 		},
 		{
-			"spares", "--nnodes=2", stepEnv, step[9:],
+			"spares", "--nnodes=2", stepEnv, "node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest",
 			[3]int{2, 2, 2},
 			HostPort{"n1", 28932},
 			"--nnodes=2: there are 3 nodes (SLURM_STEP_NUM_NODES=3): those above the maximum are spares",
@@ -211,7 +211,7 @@ func TestInfer(t *testing.T) {
 			"a batch script",
 			"",
 			jobEnv,
-			"nnodes=3 node-rank=0 rdzv-id=slurm-12 rdzv-endpoint=n1",
+			"nnodes=3 node-rank=0 rdzv-id=slurm-12 rdzv-endpoint=n1,n2,n3",
 			[3]int{3, 3, 3},
 			HostPort{"n1", 29400},
 			"",
@@ -335,8 +335,14 @@ func TestInfer(t *testing.T) {
 			if got := [3]int{c.MinNodes, c.MaxNodes, c.Rendezvous.Expected}; got != tt.size {
 				t.Errorf("nodes %v, want %v", got, tt.size)
 			}
-			if got := c.Rendezvous.Endpoints; !slices.Equal(got, []HostPort{tt.endpoint}) {
-				t.Errorf("endpoint %v, want %v", got, tt.endpoint)
+			if got := c.Rendezvous.Endpoints; len(got) == 0 || got[0] != tt.endpoint || !strings.Contains(tt.want, ",n2") && len(got) > 1 {
+				t.Errorf("endpoints %v, want %v first", got, tt.endpoint)
+			}
+			if tt.name == "a step" {
+				want := []HostPort{{"n1", 28932}, {"n2", 28932}, {"n3", 28932}}
+				if own := c.Rendezvous.OwnEndpoint; !slices.Equal(c.Rendezvous.Endpoints, want) || own == nil || *own != 1 {
+					t.Errorf("endpoints %v, want %v", c.Rendezvous.Endpoints, want)
+				}
 			}
 			if diff := cmp.Diff(tt.warning, strings.Join(c.Warnings, "; ")); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
@@ -161,9 +160,15 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	case out.Backend == rdzv.BackendC10d && in.MaxNodes > 1:
 		v.Ports = candidatePorts(r, endpoints[0].Port, facts.PortKey)
 		v.Endpoints[0].Port = v.Ports[0]
+		for i := range v.Endpoints {
+			if len(v.Ports) > 1 {
+				v.Endpoints[i].Port = v.Ports[0]
+			}
+		}
 	}
 	c.DrawsSecret = c.Launch != nil && v.Secret.Reveal() == "" && !facts.EndpointGiven && v.Backend != rdzv.BackendEtcd
 	v.readConf(r, items, from)
+	c.checkEndpoints(r)
 	if in.MaxNodes > 1 {
 		v.checkCertificates(r, from)
 	}
@@ -217,51 +222,6 @@ func checkBackend(r *reader, in rendezvousFlags) {
 		r.fail("rdzv-id", "the etcd backend needs a run id that no other job in the same etcd has: "+
 			"give --rdzv-id=ID, the same on all nodes")
 	}
-}
-
-// readEndpoints checks and parses the endpoint. The result is nil for static, for unknown backends, and for an endpoint
-// that is not needed.
-func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
-	const name = "rdzv-endpoint"
-	backend := in.backend()
-	switch {
-	case r.err != nil || !isKnown(backend):
-		return nil
-	case in.Standalone || backend == rdzv.BackendC10d && in.Endpoint == "" && in.MaxNodes == 1:
-		return []HostPort{{"localhost", 0}}
-	case in.Endpoint == "" && backend != rdzv.BackendStatic && in.MaxNodes > 1:
-		in.failWithoutEndpoint(r)
-		return nil
-	case in.Endpoint == "":
-		return nil
-	}
-	var endpoints []HostPort
-	texts := []string{in.Endpoint}
-	if backend == rdzv.BackendEtcd { // several members
-		texts = strings.Split(in.Endpoint, ",")
-	}
-	for _, text := range texts {
-		host, port, err := rdzvconf.ParseEndpoint(strings.TrimSpace(text))
-		at := HostPort{host, port}
-		switch {
-		case err != nil:
-			r.fail(name, err.Error())
-		case port < 0 && backend == rdzv.BackendStatic:
-			r.fail(name, "the static backend needs HOST:PORT")
-		case port < 0:
-			at.Port = map[string]int{rdzv.BackendEtcd: rdzvconf.EtcdPort, rdzv.BackendC10d: rdzvconf.C10dPort}[backend]
-		case port == 0 && in.MaxNodes > 1 && backend != rdzv.BackendStatic:
-			r.fail(name, "several nodes need a port that they all know")
-		}
-		if in.MaxNodes > 1 && isUnspecified(host) {
-			r.fail(
-				name,
-				printable.Quote(host)+" is no address that other nodes can reach: give an address of this machine, or a host name",
-			)
-		}
-		endpoints = append(endpoints, at)
-	}
-	return endpoints
 }
 
 // readConf applies --rdzv-conf.

@@ -15,21 +15,23 @@ import (
 // lookUpTimeout bounds looking up the name of a node.
 const lookUpTimeout = 5 * time.Second
 
-// ResolveNode replaces the node name that was inferred as the rendezvous host by an address, if the name cannot be
-// looked up: the names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name
+// ResolveNode replaces the node names that were inferred as the rendezvous hosts by addresses, if they cannot be looked
+// up: the names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name
 // stays, and the rendezvous keeps trying to look it up.
 func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	r := &cfg.Rendezvous
 	isEndpoint := func(s config.Setting) bool { return s.Name == "rdzv-endpoint" || s.Name == "master-addr" }
-	if cfg.Scheduler != scheduler.Slurm || len(r.Endpoints) != 1 || !slices.ContainsFunc(cfg.Inferred, isEndpoint) {
+	if cfg.Scheduler != scheduler.Slurm || len(r.Endpoints) == 0 || !slices.ContainsFunc(cfg.Inferred, isEndpoint) {
 		return
 	}
-	at := &r.Endpoints[0]
-	addr := NodeAddr(ctx, at.Host, log)
-	if r.MasterAddr == at.Host {
-		r.MasterAddr = addr
+	for i := range r.Endpoints {
+		at := &r.Endpoints[i]
+		addr := NodeAddr(ctx, at.Host, log)
+		if r.MasterAddr == at.Host {
+			r.MasterAddr = addr
+		}
+		at.Host = addr
 	}
-	at.Host = addr
 }
 
 // NodeAddr returns the name of a Slurm node if it can be looked up, else the address that Slurm has for it. If Slurm

@@ -110,11 +110,13 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 	if len(at) == 0 && r.MasterAddr != "" { // the static backend by --master-addr
 		at = []config.HostPort{{Host: r.MasterAddr, Port: r.MasterPort}}
 	}
-	if len(at) == 1 && len(r.Ports) > 1 {
-		host := at[0].Host
+	if len(r.Ports) > 1 {
+		hosts := at
 		at = nil
-		for _, port := range r.Ports {
-			at = append(at, config.HostPort{Host: host, Port: port})
+		for _, h := range hosts {
+			for _, port := range r.Ports {
+				at = append(at, config.HostPort{Host: h.Host, Port: port})
+			}
 		}
 	}
 	return Probe(ctx, at, prober)
@@ -134,13 +136,11 @@ func checkFinished(ctx context.Context, cfg *config.Config, version, socket stri
 		RunID: cfg.RunID, Version: version, Ports: r.Ports, Socket: socket, Secret: []byte(r.Secret.Reveal()),
 	}
 	if socket == "" {
-		access.Host, access.ServerName = r.Endpoints[0].Host, r.StoreName()
+		hosts := backends.StoreHosts(r)
+		access.Host, access.Ports, access.More, access.ServerName = hosts[0].Host, hosts[0].Ports, hosts[1:], r.StoreName()
 		if access.Certificates, err = backends.Certificates(r, zerolog.Nop()); err != nil {
 			return "", err
 		}
-	}
-	if socket == "" && len(access.Ports) == 0 {
-		access.Ports = []int{r.Endpoints[0].Port}
 	}
 	store, err := access.OpenObserver(ctx, coord.RoleObserver, backends.VisitTTL)
 	if err != nil {

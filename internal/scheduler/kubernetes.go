@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +39,11 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 	}
 	mine := numbered && f.NodeRank.Known() && f.NodeRank.Is == number
 	if mine && full != "" {
-		f.Endpoint = Value[string]{name + "-0" + strings.TrimPrefix(full, pod), "the full name " + full + " in /etc/hosts"}
+		domain := strings.TrimPrefix(full, pod)
+		f.Endpoint = Value[string]{name + "-0" + domain, "the full name " + full + " in /etc/hosts"}
+		for i := range maxMoreHosts { // which exist if the job has so many nodes
+			f.MoreHosts = append(f.MoreHosts, fmt.Sprintf("%s-%d%s", name, i+1, domain))
+		}
 		f.IsHost = Value[bool]{number == 0, f.NodeRank.Source}
 	}
 	if mine && indexed {

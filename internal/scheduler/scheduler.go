@@ -52,6 +52,8 @@ type Facts struct {
 	RunIDReused bool
 	// Endpoint is HOST or HOST:PORT, where the nodes can meet.
 	Endpoint Value[string]
+	// MoreHosts are further nodes, in the order of ranks from 1 on, at which the nodes can also meet: two at most.
+	MoreHosts []string
 	// EndpointGiven says that MASTER_ADDR and MASTER_PORT name another endpoint than the scheduler's list of nodes, so
 	// that a store may listen there that is no part of the job.
 	EndpointGiven bool
@@ -125,6 +127,12 @@ func Detect(env Lookup, host Host) (Facts, error) {
 	}
 	return f, nil
 }
+
+// maxMoreHosts is the most nodes of Facts.MoreHosts.
+const maxMoreHosts = 2
+
+// moreHosts returns the nodes of a list for Facts.MoreHosts.
+func moreHosts(hosts []string) []string { return hosts[1:min(len(hosts), 1+maxMoreHosts)] }
 
 // assignment is the source of a fact from one variable.
 func assignment(name, text string) string { return name + "=" + text }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // vars returns an environment from text such as NAME=VALUE NAME=VALUE.
@@ -210,8 +212,40 @@ func TestSlurmStep(t *testing.T) {
 	}
 }
 
+// The nodes after the first one, at most two, are endpoints too if they follow from the same list.
+func TestMoreHosts(t *testing.T) {
+	const step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=%d SLURM_STEP_NODELIST=%s %s"
+	const pod = "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=1"
+	for _, tt := range []struct {
+		name, env string
+		host      Host
+		want      []string
+	}{
+		{name: "four nodes", env: fmt.Sprintf(step, 4, "n[1-4]", ""), want: []string{"n2", "n3"}},
+		{name: "two nodes", env: fmt.Sprintf(step, 2, "n[1-2]", ""), want: []string{"n2"}},
+		{name: "the same master", env: fmt.Sprintf(step, 3, "n[1-3]", "MASTER_ADDR=n1"), want: []string{"n2", "n3"}},
+		{name: "another master", env: fmt.Sprintf(step, 3, "n[1-3]", "MASTER_ADDR=n9")},
+		{
+			name: "pods", env: pod, host: Host{Name: "train-1", Hosts: "10.0.0.9 train-1.sub.ns.svc.cluster.local train-1\n"},
+			want: []string{"train-1.sub.ns.svc.cluster.local", "train-2.sub.ns.svc.cluster.local"},
+		},
+		{name: "pods without names", env: pod, host: Host{Name: "train-1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := Detect(lookup(vars(tt.env)), tt.host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got.MoreHosts, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func check(t *testing.T, want, got Facts, problem string, err error) {
 	t.Helper()
+	want.MoreHosts = got.MoreHosts // TestMoreHosts checks them
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

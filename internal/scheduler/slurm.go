@@ -56,6 +56,7 @@ func FirstStep(env Lookup, f Facts) Facts {
 	first := v.components()[0]
 	if hosts := v.hosts(first.list, first.listName); hosts != nil && f.Job != "" {
 		f.Endpoint = Value[string]{hosts[0], assignment(first.listName, first.list)}
+		f.MoreHosts = moreHosts(hosts)
 		f.RunID = stepID(&f, "0", "the first step of Slurm's job "+f.Job)
 	}
 	return f
@@ -128,7 +129,7 @@ func (v *variables) stepHosts(f *Facts) {
 	}
 	hosts = v.componentOrder(hosts)
 	source := assignment(name, list)
-	f.Endpoint = Value[string]{hosts[0], source}
+	f.Endpoint, f.MoreHosts = Value[string]{hosts[0], source}, moreHosts(hosts)
 	if self, name := v.text("SLURMD_NODENAME"); name != "" {
 		at := slices.Index(hosts, self)
 		if at < 0 {

@@ -40,6 +40,7 @@ func (v *variables) allocation(f *Facts) {
 	}
 	if hosts := v.hosts(first.list, first.listName); hosts != nil {
 		f.Endpoint = Value[string]{hosts[0], assignment(first.listName, first.list)}
+		f.MoreHosts = moreHosts(hosts)
 	}
 	for i, c := range components {
 		options := v.launch(f, c)

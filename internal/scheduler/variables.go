@@ -70,7 +70,7 @@ func masterAddr(env Lookup, f *Facts) {
 	f.EndpointGiven = f.Endpoint.Is != endpoint
 	if f.Endpoint.Known() && f.Endpoint.Is != bare { // for the same host, IsHost stays valid
 		source += ", overriding " + f.Endpoint.Source
-		f.IsHost = Value[bool]{}
+		f.IsHost, f.MoreHosts = Value[bool]{}, nil
 	}
 	f.Endpoint = Value[string]{endpoint, source}
 }

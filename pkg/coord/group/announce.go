@@ -14,13 +14,13 @@ const announceTicks = 5
 
 // Announcement is what the leader of another group says of it.
 type Announcement struct {
-	// Addr is the leader's address, Instance the group's instance id, and Label the leader's Options.Label.
+	// Addr is the leader's address, Instance the group's instance id, and Label what the leader has given SetAnnounced.
 	Addr, Instance, Label string
 }
 
-// SetAnnounced sets the addresses at which this member announces its group while it leads.
-func (m *Member) SetAnnounced(addrs []string) {
-	m.call(func() { m.announced = addrs })
+// SetAnnounced sets the addresses at which this member announces its group while it leads, and what it says of it.
+func (m *Member) SetAnnounced(addrs []string, label string) {
+	m.call(func() { m.announced, m.label = addrs, label })
 }
 
 // announce sends announcements when they are due. The loop calls it once a tick.
@@ -34,7 +34,7 @@ func (m *Member) announce(status replica.Status) {
 	}
 	for _, addr := range m.announced {
 		if !slices.Contains(known, addr) {
-			m.send(addr, frame{kind: frameAnnounce, label: m.opts.Label})
+			m.send(addr, frame{kind: frameAnnounce, label: m.label})
 		}
 	}
 }

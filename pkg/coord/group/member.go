@@ -33,8 +33,6 @@ type Options struct {
 	Lead func(*coord.Server) (stop func())
 	// OnChange, if not nil, is called with each new state of the group. It must neither block nor call the Member.
 	OnChange func(Status)
-	// Label says what the group keeps the store for. Its leader announces it (SetAnnounced).
-	Label string
 	// OnGroup, if not nil, is called when the leader of a group that this process does not belong to has announced it. It
 	// must neither block nor call the Member, except from another goroutine.
 	OnGroup func(Announcement)
@@ -82,6 +80,7 @@ type Member struct {
 	// newServer is coord.NewSharedServer; a test delays it.
 	newServer func(coord.SharedKeeper, coord.Contents, coord.ServerOptions) (*coord.Server, error)
 	announced []string // where this member, while it leads, announces the group
+	label     string   // what it says of it
 	retries   []func() // requests for which the replica had no room; the next tick calls them
 	manager   manager
 	left      []chan<- error // of the calls of Leave

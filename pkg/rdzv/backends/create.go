@@ -139,8 +139,26 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 	case in.MaxNodes > 2 && in.Voters > 1:
 		access.Voters, access.MinNodes, access.LaunchID = in.Voters, in.MinNodes, o.Launch.ID
 		access.LocalAddr, access.MemberPorts = o.LocalAddr, o.WorkerStorePorts
+		access.More = o.furtherHosts(in)
 		out.Advice = togetherAdvice
 	}
+}
+
+// furtherHosts returns the endpoints after the first one.
+func (o *Options) furtherHosts(in input) []elastic.StoreHost {
+	var hosts []elastic.StoreHost
+	for i, at := range in.endpoints[1:] {
+		h := elastic.StoreHost{Host: at.host, Ports: o.Ports}
+		if len(h.Ports) < 2 { // no candidates that hold for all
+			h.Ports = []int{at.port}
+		}
+		if o.OwnEndpoint != nil {
+			own := *o.OwnEndpoint == i+1
+			h.IsHost = &own
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts
 }
 
 // onlyHere reports whether all agents are on this machine: the endpoint is a loopback address, and this agent may host

@@ -39,8 +39,11 @@ type Options struct {
 	WorkerStorePorts elastic.Ports
 	// WorkersHost makes the worker of rank 0 host the workers' store, as TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
 	WorkersHost bool
-	// Ports are the ports at which the store of c10d may be, first choice first. Nil means the endpoint's port.
+	// Ports are the ports at which the store of c10d may be, first choice first, the same at each of several endpoints. Nil
+	// means the endpoint's port.
 	Ports []int
+	// OwnEndpoint is the index of the endpoint of c10d that is this node; -1 for none. Nil means that the agent finds out.
+	OwnEndpoint *int
 	// Socket is the path of a Unix socket at which agents of one user on one machine meet, in place of the endpoint. Its
 	// folder must belong to the user alone. It is for c10d; empty means none.
 	Socket string
@@ -130,6 +133,8 @@ func (in *input) readEndpoint() error {
 	switch in.Backend {
 	case rdzv.BackendEtcd:
 		texts, port = strings.Split(in.Endpoint, ","), rdzvconf.EtcdPort
+	case rdzv.BackendC10d:
+		texts = strings.Split(in.Endpoint, ",")
 	case rdzv.BackendStatic:
 		port = 0
 	}
@@ -148,6 +153,10 @@ func (in *input) readEndpoint() error {
 			return fmt.Errorf("rendezvous endpoint %q: %w", in.Endpoint, err)
 		}
 		in.endpoints = append(in.endpoints, hostPort{host, given})
+	}
+	if in.Backend == rdzv.BackendC10d && len(in.endpoints) > 1 && in.Voters < 3 {
+		return fmt.Errorf("rendezvous endpoint %q: several endpoints need several agents that keep the job's store: "+
+			"voters=3 or 5", in.Endpoint)
 	}
 	static := in.Backend == rdzv.BackendStatic && in.MaxNodes > 1
 	if static && (in.rank < 0 || in.rank >= in.MaxNodes) {

@@ -48,6 +48,8 @@ type C10d struct {
 	ServesWorkers bool
 	// Hint is the rank that this node was given, or -1.
 	Hint int
+	// More are further endpoints, after Host: the store may be there too once the agents keep it together.
+	More []StoreHost
 	// Voters is how many agents keep the store together, if there are enough: 3 or 5. Below 3 one agent hosts it.
 	Voters int
 	// Label distinguishes jobs that may have the same run id: two stores of a run are one job's if their labels are equal.
@@ -75,6 +77,14 @@ type C10d struct {
 	refused   time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
 	maxWait   time.Duration // how long one of several candidates may make this agent wait
 	waited    bool          // one of them has made it wait that long
+}
+
+// StoreHost is a further endpoint of a store that agents keep together.
+type StoreHost struct {
+	Host  string
+	Ports []int // as C10d.Ports
+	// IsHost says whether this agent listens there. Nil derives it from Host.
+	IsHost *bool
 }
 
 // dialPause is the shortest pause between two attempts to reach the store.
@@ -195,10 +205,13 @@ func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 	if a.Socket != "" {
 		return a.attemptLocal(ctx, first)
 	}
+	if store, err := a.hostFurther(ctx, first); store != nil || err != nil {
+		return store, err
+	}
 	ports := a.candidates()
 	endpoint, err := Resolve(ctx, a.Host, ports[0])
 	if err != nil {
-		return nil, err
+		return a.joinFurther(ctx, err)
 	}
 	if first && (a.IsHost == nil || *a.IsHost) {
 		ifaces, err := Interfaces()
@@ -215,16 +228,20 @@ func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 			return a.hostOnlyPort(ctx, endpoint, choice)
 		}
 	}
+	if len(a.More) > 0 {
+		return a.joinFurther(ctx, nil)
+	}
 	return a.join(ctx, endpoint, ports)
 }
 
 // Forget makes the next Open look for the store, or host it, as the first one did.
 func (a *C10d) Forget() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.client, a.storePort = nil, 0
-	if a.together != nil {
-		a.together.forget()
+	m := a.together
+	a.mu.Unlock()
+	if m != nil {
+		m.forget()
 	}
 }
 

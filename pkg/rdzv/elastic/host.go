@@ -71,8 +71,8 @@ func IsReachable(at net.Addr) bool {
 }
 
 // hostOn hosts the store on ln and returns a session for the agent. run is the claim to host the run's only store on
-// this machine, or nil. hostOn owns both.
-func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer) (coord.Store, error) {
+// this machine, or nil. hostOn owns both. index is that of the endpoint: 0 is the first.
+func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer, index int) (coord.Store, error) {
 	accept, err := a.Users.Admission(ln, false)
 	if err != nil {
 		_ = ln.Close()
@@ -82,7 +82,7 @@ func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer) (coor
 		return nil, err
 	}
 	if a.keptTogether() {
-		return a.serveTogether(ctx, ln, run, accept)
+		return a.serveTogether(ctx, ln, run, accept, index)
 	}
 	return a.serve(ctx, a.newHost(ln, run, accept))
 }

@@ -53,14 +53,27 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 	if a.Socket != "" {
 		return as.joinLocal(ctx)
 	}
-	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
+	store, err := a.observeAt(ctx, as, a.hostOf(0))
+	for i := 1; err != nil && i <= len(a.More) && ctx.Err() == nil; i++ {
+		var further error
+		if store, further = a.observeAt(ctx, as, a.hostOf(i)); further == nil {
+			return store, nil
+		}
+		err = &endpointsError{[]error{err, further}}
+	}
+	return store, err
+}
+
+// observeAt opens a session of the observer as at an endpoint.
+func (a *C10d) observeAt(ctx context.Context, as *C10d, at StoreHost) (coord.Store, error) {
+	endpoint, err := Resolve(ctx, at.Host, at.Ports[0])
 	if err != nil {
 		return nil, err
 	}
 	var tried []error
-	for _, endpoint.Port = range a.Ports {
+	for _, endpoint.Port = range at.Ports {
 		// Any run's store accepts an observer: checkRun checks the run.
-		if err := a.checkRun(ctx, endpoint); err != nil {
+		if err := a.checkRun(ctx, endpoint, len(at.Ports)); err != nil {
 			tried = append(tried, err)
 			continue
 		}
@@ -76,12 +89,12 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 			return nil, err
 		}
 	}
-	return nil, &unreachableError{endpoint: endpoint, ports: a.Ports, tried: tried}
+	return nil, &unreachableError{endpoint: endpoint, ports: at.Ports, tried: tried}
 }
 
 // checkRun returns nil if the run's store is at the endpoint. It does not ask if the endpoint has only one port.
-func (a *C10d) checkRun(ctx context.Context, e Endpoint) error {
-	if len(a.Ports) == 1 {
+func (a *C10d) checkRun(ctx context.Context, e Endpoint, ports int) error {
+	if ports == 1 {
 		return nil
 	}
 	var tried []error

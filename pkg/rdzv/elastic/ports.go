@@ -69,7 +69,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, p
 		ln, err := listenHost(ctx, choice)
 		if err == nil {
 			a.logTakenPorts(taken, port)
-			return a.hostOn(ctx, ln, run)
+			return a.hostOn(ctx, ln, run, 0)
 		}
 		client, found, _ := a.dial(ctx, e)
 		if client != nil {
@@ -96,7 +96,7 @@ func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (coord.Store, error) {
 	ln, taken := listenHost(ctx, choice)
 	if taken == nil {
-		return a.hostOn(ctx, ln, nil)
+		return a.hostOn(ctx, ln, nil, 0)
 	}
 	if !errors.Is(taken, syscall.EADDRINUSE) && a.IsHost != nil {
 		return nil, &rdzv.ListenError{Addr: a.Host, Port: e.Port, Err: taken}

@@ -65,7 +65,7 @@ func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) erro
 // storeMoved informs the agent's client, and what this process does to keep the store, of where the store may be.
 // Newcomers and a founder that was started again come to the endpoint.
 func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
-	client.SetAddrs(append(slices.Clone(at.Addrs), a.endpoints()...))
+	client.SetAddrs(append(slices.Clone(at.Addrs), a.endpoints(-1)...))
 	if m := a.storeMember(); m != nil {
 		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
 		m.mu.Lock()

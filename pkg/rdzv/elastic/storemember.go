@@ -36,6 +36,8 @@ type storeMember struct {
 	front    *rdzv.WorkerStore  // the listener at the endpoint
 	tasks    sync.WaitGroup     // what other members' announcements have started
 	wake     chan struct{}      // signals the leader of the rendezvous that the voters may have changed; capacity 1
+	index    int                // of the endpoint
+	began    time.Time          // of this process's part
 	earlier  *earlierGroup      // of an earlier process at the endpoint; nil once it is known to have ended
 	cancel   context.CancelFunc // ends tasks
 
@@ -58,6 +60,7 @@ type storeMember struct {
 	deserted     bool                 // this process leads, and all agents have left, or leave
 	running      string               // names the nodes of the round that run, once another one has finished
 	candidates   []string             // that the latest decision has named
+	former       []string             // the agents of a former group, where this one is announced
 	known        []string             // the other agents that can keep the store
 	others       int                  // how many further agents there are
 }
@@ -66,11 +69,15 @@ type storeMember struct {
 func (a *C10d) keptTogether() bool { return a.Voters >= 3 }
 
 // serveTogether makes this process, which listens at the endpoint, a member of the store's group, and returns a session
-// for the agent. It owns ln and run. accept is [tcpstore.ServerOptions.Accept].
+// for the agent. It owns ln and run. accept is [tcpstore.ServerOptions.Accept], and index that of the endpoint.
 func (a *C10d) serveTogether(
-	ctx context.Context, ln net.Listener, run interface{ Close() error }, accept func(net.Conn) error,
+	ctx context.Context, ln net.Listener, run interface{ Close() error }, accept func(net.Conn) error, index int,
 ) (coord.Store, error) {
-	m := a.newStoreMember(net.JoinHostPort(a.Host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
+	if former := a.storeMember(); former != nil { // it listens elsewhere
+		_ = former.close(ctx, false, a.Linger, a.TTL)
+	}
+	m := a.newStoreMember(net.JoinHostPort(a.hostOf(index).Host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
+	m.index = index
 	m.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
 		Logger: a.Logger, Accept: accept, Agents: m.member.ServeConn, ShedAgents: m.member.ShedPending,
 	})
@@ -79,7 +86,7 @@ func (a *C10d) serveTogether(
 	m.place.claimPort(a.RunID, m.front.Port())
 	m.place.createMarkers(a)
 	m.earlier = m.place.readEarlierGroup(a)
-	m.member.SetAnnounced(a.endpoints())
+	m.setAnnounced(nil)
 	a.mu.Lock()
 	a.together = m
 	a.mu.Unlock()
@@ -114,32 +121,18 @@ func (a *C10d) JoinStore(ctx context.Context) (string, error) {
 	}
 	m = a.newStoreMember(net.JoinHostPort(host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
 	m.listener = serveMembers(ln, accept, m.member, a.Logger)
-	m.member.SetAnnounced(a.endpoints())
+	m.setAnnounced(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.together = m
 	return m.addr, nil
 }
 
-// endpoints returns the addresses at which the store was first, or may have been.
-func (a *C10d) endpoints() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	ports := a.Ports
-	if a.storePort != 0 {
-		ports = []int{a.storePort}
-	}
-	var addrs []string
-	for _, port := range ports {
-		addrs = append(addrs, net.JoinHostPort(a.Host, strconv.Itoa(port)))
-	}
-	return addrs
-}
-
 func (a *C10d) newStoreMember(addr string) *storeMember {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &storeMember{
-		access: a, log: a.Logger, addr: addr, wake: make(chan struct{}, 1), changed: make(chan struct{}), cancel: cancel,
+		access: a, log: a.Logger, addr: addr, index: notAtEndpoint, began: time.Now(), wake: make(chan struct{}, 1),
+		changed: make(chan struct{}), cancel: cancel,
 	}
 	m.member = group.New(group.Options{
 		Addr: addr,
@@ -147,7 +140,7 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 			Authority: Authority{}, Certificates: a.Certificates,
 		},
-		Dial: a.dialOptions("", a.Host), Connect: a.Connect, Voters: a.Voters, Logger: a.Logger, Label: a.Label,
+		Dial: a.dialOptions("", a.Host), Connect: a.Connect, Voters: a.Voters, Logger: a.Logger,
 		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
 			m.tasks.Go(func() { m.consider(ctx, other) })
 		},

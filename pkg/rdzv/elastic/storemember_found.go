@@ -2,11 +2,11 @@ package elastic
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
@@ -50,6 +50,8 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 		m.log.Warn().Msgf("the nodes that kept the store of run %q are gone, or too few for a round: this node begins a "+
 			"new store", m.access.RunID)
 		m.beginAnew(former)
+	} else if client, err := m.joinEndpoints(ctx); client != nil || err != nil {
+		return client, err
 	}
 	m.update(func() { m.founded = true })
 	if err := m.member.Found(); err != nil && !errors.Is(err, group.ErrMember) {
@@ -67,7 +69,7 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 // within a keep-alive time.
 func (m *storeMember) beginAnew(former *earlierGroup) {
 	m.member.Yield(group.Announcement{})
-	m.member.SetAnnounced(append([]string{m.addr}, former.Addrs...))
+	m.setAnnounced(former.Addrs)
 	now := boottime.Now()
 	m.update(func() {
 		m.earlier, m.wasMember, m.hasRound, m.leaderlessAt = nil, false, false, nil
@@ -78,31 +80,10 @@ func (m *storeMember) beginAnew(former *earlierGroup) {
 // joinFormer opens a session in a former group, if one of its agents answers. It returns neither a session nor an error
 // if those that may have a leader are too few for a round.
 func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*coord.Client, error) {
-	clients, errs := make([]*coord.Client, len(former.Addrs)), make([]error, len(former.Addrs))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var asking sync.WaitGroup
-	for i, addr := range former.Addrs {
-		asking.Go(func() {
-			opts := m.access.clientOptions(addr, m.access.Host)
-			opts.Timeout = memberTimeout
-			if clients[i], errs[i] = coord.Dial(ctx, opts); errs[i] == nil {
-				cancel() // one is enough
-			}
-		})
-	}
-	asking.Wait()
-	var found *coord.Client
-	for _, client := range clients {
-		if found == nil && client != nil {
-			found = client
-		} else if client != nil {
-			_ = client.Close(context.WithoutCancel(ctx)) // the session would also expire
-		}
-	}
-	if found != nil {
-		m.access.setClient(found)
-		return found, nil
+	client, errs := m.access.firstSession(ctx, former.Addrs, memberTimeout)
+	if client != nil {
+		m.access.setClient(client)
+		return client, nil
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
@@ -118,6 +99,53 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	}
 	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
 		"it now: %s", rdzv.ErrConnection, m.access.RunID, strings.Join(alive, ", "))
+}
+
+// How long the agents at the endpoints ask each other before one of them founds a group.
+const (
+	// firstAskTimeout is for the first endpoint's agent: nearly always it is the first to come.
+	firstAskTimeout = 250 * time.Millisecond
+	// foundDelay is how long each agent at a further endpoint waits longer than the one before it.
+	foundDelay = 10 * time.Second
+)
+
+// joinEndpoints opens a session at another endpoint, if the store is there. It returns neither a session nor an error if
+// this process may found the group: nobody answers at the endpoints before its own.
+func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) {
+	if len(m.access.More) == 0 {
+		return nil, nil
+	}
+	timeout := memberTimeout
+	if m.index == 0 {
+		timeout = firstAskTimeout
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	client, errs := m.access.firstSession(bounded, m.access.endpoints(m.index), timeout)
+	switch {
+	case client != nil:
+		m.access.setClient(client)
+		return client, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
+	case m.index == 0:
+		return nil, nil
+	}
+	before := 0
+	for i := range m.index {
+		before += len(m.access.hostOf(i).Ports)
+	}
+	for _, err := range errs[:before] {
+		failed, ok := errors.AsType[*coord.DialError](err)
+		if ok && failed.Obstacle == coord.ObstacleElsewhere {
+			return nil, err // the agent there knows more
+		}
+	}
+	if left := time.Duration(m.index)*foundDelay - time.Since(m.began); left > 0 {
+		return nil, &endpointsError{errs}
+	}
+	m.log.Warn().Msgf("nobody answers at the endpoints before %s: this node begins the job's store", m.addr)
+	return nil, nil
 }
 
 // memberTimeout bounds an attempt to reach one of several members.
@@ -148,15 +176,41 @@ func (m *storeMember) mayHaveLeader(addr string, err error) bool {
 	return time.Since(since) < m.access.TTL
 }
 
+// notAtEndpoint is the index of a process that listens at no endpoint.
+const notAtEndpoint = 1 << 20
+
+// standing is what the leader of a group announces of it. Of two groups without a round, the one of the earlier endpoint
+// goes on.
+type standing struct {
+	Label    string `json:"label,omitempty"` // C10d.Label
+	HasRound bool   `json:"has_round,omitempty"`
+	Index    int    `json:"index"`
+}
+
+// setAnnounced announces this process's group, while it leads, at the endpoints and at these addresses.
+func (m *storeMember) setAnnounced(former []string) {
+	addrs := m.access.endpoints(-1)
+	m.mu.Lock()
+	if former != nil {
+		m.former = former
+	}
+	s := standing{m.access.Label, m.hasRound, m.index}
+	addrs = append(addrs, m.former...)
+	m.mu.Unlock()
+	text, _ := json.Marshal(s) // cannot fail
+	m.member.SetAnnounced(addrs, string(text))
+}
+
 // consider handles the announcement of a group that this process does not belong to.
 func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
-	if ctx.Err() != nil || other.Label != m.access.Label {
+	var its standing
+	if ctx.Err() != nil || json.Unmarshal([]byte(other.Label), &its) != nil || its.Label != m.access.Label {
 		return
 	}
 	m.mu.Lock()
 	s := m.status
 	leaderless := s.Member && s.Leader == "" && time.Since(m.leaderless) >= m.access.TTL/2
-	unused := m.place != nil && !m.hasRound // by any round
+	unused := m.place != nil && !m.hasRound && (its.HasRound || its.Index < m.index)
 	yields := !m.closing && (leaderless || unused || !s.Member && m.place != nil)
 	news := m.otherGroup != other.Instance
 	m.otherGroup = other.Instance
@@ -188,7 +242,10 @@ func (m *storeMember) mayDecide(hasRound bool) bool {
 	if m.yielding {
 		return false
 	}
-	m.hasRound = m.hasRound || hasRound
+	if hasRound && !m.hasRound {
+		m.hasRound = true
+		m.tasks.Go(func() { m.setAnnounced(nil) })
+	}
 	return true
 }
 

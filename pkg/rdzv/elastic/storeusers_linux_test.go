@@ -124,7 +124,7 @@ func TestForeignAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := &C10d{RunID: uniqueRunID(t), Version: "test", TTL: time.Minute, Ports: []int{portOf(ln)}, Logger: zerolog.Nop()}
-			if _, err := a.hostOn(t.Context(), ln, nil); err != nil {
+			if _, err := a.hostOn(t.Context(), ln, nil, 0); err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = a.Close(t.Context(), true) }()
@@ -209,7 +209,7 @@ func TestPeerUsersUnknown(t *testing.T) {
 	}
 	ln := listenAt(t, 0)
 	a := &C10d{RunID: uniqueRunID(t), Version: "test", TTL: time.Minute, Users: blind, Logger: zerolog.Nop()}
-	if _, err := a.hostOn(t.Context(), ln, nil); !errors.As(err, &unknown) || !permanent(err) {
+	if _, err := a.hostOn(t.Context(), ln, nil, 0); !errors.As(err, &unknown) || !permanent(err) {
 		t.Errorf("the agents' store: %v", err)
 	}
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {

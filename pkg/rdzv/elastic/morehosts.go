@@ -1,0 +1,188 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Several endpoints
+//
+// A job whose agents keep the store together may have several endpoints, so that newcomers find the store while one of
+// them leads to a member of its group. The agent on the machine of an endpoint listens there. The first endpoint's agent
+// founds the group. The next one does if nobody answers at those before it for a while: see findGroup.
+
+// hostOf returns the host and the ports of an endpoint, by its index.
+func (a *C10d) hostOf(index int) StoreHost {
+	if index == 0 {
+		return StoreHost{Host: a.Host, Ports: a.candidates(), IsHost: a.IsHost}
+	}
+	return a.More[index-1]
+}
+
+// addrsOf returns the addresses at which the store may be at an endpoint.
+func (h StoreHost) addrs() []string {
+	addrs := make([]string, len(h.Ports))
+	for i, port := range h.Ports {
+		addrs[i] = net.JoinHostPort(h.Host, strconv.Itoa(port))
+	}
+	return addrs
+}
+
+// endpoints returns the addresses of all endpoints, except that of an index; -1 excepts none.
+func (a *C10d) endpoints(except int) []string {
+	var addrs []string
+	for i := range 1 + len(a.More) {
+		if i != except {
+			addrs = append(addrs, a.hostOf(i).addrs()...)
+		}
+	}
+	return addrs
+}
+
+// hostFurther listens at a further endpoint if that is this machine, and opens a session. It returns nothing if this
+// machine has no such endpoint, or another process has its port.
+func (a *C10d) hostFurther(ctx context.Context, first bool) (coord.Store, error) {
+	if !first || len(a.More) == 0 || !a.keptTogether() {
+		return nil, nil
+	}
+	ifaces, err := Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range a.More {
+		if h.IsHost != nil && !*h.IsHost {
+			continue
+		}
+		endpoint, err := Resolve(ctx, h.Host, h.Ports[0])
+		if err != nil {
+			continue // this agent can go on with the others
+		}
+		if choice, err := HostChoice(endpoint, ifaces, h.IsHost, a.Hint-1-i); err == nil && choice.Candidate {
+			if a.isHostOfFirst(ctx, ifaces) {
+				a.Logger.Warn().Msgf("the endpoints %s and %s are one machine: a further one helps only on another machine",
+					a.Host, h.Host)
+				return nil, nil
+			}
+			return a.listenFurther(ctx, i+1, choice, h.Ports)
+		}
+	}
+	return nil, nil
+}
+
+// isHostOfFirst reports whether this machine is the first endpoint's.
+func (a *C10d) isHostOfFirst(ctx context.Context, ifaces []Interface) bool {
+	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
+	if err != nil {
+		return false
+	}
+	choice, err := HostChoice(endpoint, ifaces, a.IsHost, a.Hint)
+	return err == nil && choice.Candidate
+}
+
+// listenFurther listens at the first free port of a further endpoint.
+func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, ports []int) (coord.Store, error) {
+	run, err := claimRun(a.RunID)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE): // another agent of this machine listens there
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("claim to host run %q: %w", a.RunID, err)
+	}
+	for _, port := range ports {
+		choice.Port = port
+		if ln, err := listenHost(ctx, choice); err == nil {
+			return a.hostOn(ctx, ln, run, index)
+		}
+	}
+	a.Logger.Warn().Str("endpoint", a.hostOf(index).Host).Msg("no port of this node's endpoint is free: other nodes do not " +
+		"find the job's store here")
+	return nil, run.Close()
+}
+
+// joinFurther opens a session at whichever endpoint the store is found first. problem is why the first endpoint was not
+// tried, or nil.
+func (a *C10d) joinFurther(ctx context.Context, problem error) (coord.Store, error) {
+	if len(a.More) == 0 {
+		return nil, problem
+	}
+	except := -1
+	if problem != nil {
+		except = 0
+	}
+	client, errs := a.firstSession(ctx, a.endpoints(except), 0)
+	if client != nil {
+		a.setClient(client)
+		return client, nil
+	}
+	return nil, &endpointsError{append(slices.DeleteFunc([]error{problem}, func(err error) bool { return err == nil }),
+		errs...)}
+}
+
+// firstSession opens a session at whichever address answers first. Without a session it returns the error of each. A
+// timeout of 0 is the client's default.
+func (a *C10d) firstSession(ctx context.Context, addrs []string, timeout time.Duration) (*coord.Client, []error) {
+	clients, errs := make([]*coord.Client, len(addrs)), make([]error, len(addrs))
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	for i, addr := range addrs {
+		running.Go(func() {
+			opts := a.clientOptions(addr, a.Host)
+			opts.Timeout = timeout
+			if clients[i], errs[i] = coord.Dial(asking, opts); errs[i] == nil {
+				cancel() // one is enough
+			}
+		})
+	}
+	running.Wait()
+	var found *coord.Client
+	for _, client := range clients {
+		switch {
+		case client == nil:
+		case found == nil:
+			found = client
+		default:
+			_ = client.Close(context.WithoutCancel(ctx)) // else the session expires
+		}
+	}
+	return found, errs
+}
+
+// endpointsError says why the store was not found at any of several endpoints.
+type endpointsError struct{ tried []error }
+
+func (e *endpointsError) Error() string {
+	attempts := make([]attemptError, len(e.tried))
+	for i, err := range e.tried {
+		attempts[i] = newAttempt(err)
+	}
+	var text strings.Builder
+	text.WriteString("the job's store was not reached at any endpoint: ")
+	text.WriteString(summarizeAttempts(attempts))
+	return text.String()
+}
+
+// Unwrap returns the errors that are temporary, or all if none is.
+func (e *endpointsError) Unwrap() []error {
+	var temporary []error
+	for _, err := range e.tried {
+		if errors.Is(err, coord.ErrUnavailable) || errors.Is(err, rdzv.ErrConnection) {
+			temporary = append(temporary, err)
+		}
+	}
+	if len(temporary) == 0 {
+		return e.tried
+	}
+	return temporary
+}

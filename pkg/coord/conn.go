@@ -294,9 +294,21 @@ func (c *conn) write() {
 			out, answers = append(out, answers...), nil
 		}
 		if c.send(out) != nil {
+			c.sendExitNotice()
 			c.abort()
 			answers = nil
 		}
+	}
+}
+
+// sendExitNotice sends the exit notice of a store that was ended for good. It reports no change, so it is sent although
+// what was to be sent before it cannot become durable.
+func (c *conn) sendExitNotice() {
+	c.server.mu.Lock()
+	notice := c.server.exitNotice
+	c.server.mu.Unlock()
+	if notice != nil {
+		_, _ = c.nc.Write(notice) // closeWith has set a deadline
 	}
 }
 

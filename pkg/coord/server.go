@@ -99,6 +99,7 @@ type Server struct {
 	closed       bool
 	stop         chan struct{} // closed when closed is set
 	failure      error         // why the store has ended by itself
+	exitNotice   []byte        // of End; nil before
 	fresh        bool          // see Fresh
 	refusals     refusals
 	pending      list.List      // of *conn: the connections without a session, oldest first
@@ -242,7 +243,10 @@ var errServerEnded = fmt.Errorf("%w: it was closed", ErrUnavailable)
 func (s *Server) End(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end(appendExitNotice(nil, codeUnavailable, reason), errServerEnded)
+	if !s.closed {
+		s.exitNotice = appendExitNotice(nil, codeUnavailable, reason)
+		s.end(s.exitNotice, errServerEnded)
+	}
 }
 
 // end begins to end the store: it sends a last frame to clients and ends local stores with err. s.mu is held.

@@ -17,6 +17,9 @@ func TestFrames(t *testing.T) {
 		{kind: frameAdopt, id: 7},
 		{kind: frameLeave, id: 1 << 40},
 		{kind: frameRemoved, id: 3},
+		{kind: frameAsk, id: 4},
+		{kind: frameAnnounce, label: "run \"job7\""},
+		{kind: frameAnnounce},
 		{kind: frameRaft, message: bytes.Repeat([]byte("m"), 100_000)},
 	}
 	for _, f := range frames {
@@ -38,6 +41,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add(frame{kind: frameHello, addr: "host:1", instance: "I"}.encode())
 	f.Add(frame{kind: frameAdopt, id: replica.ID(300)}.encode())
 	f.Add(frame{kind: frameRaft, message: []byte("message")}.encode())
+	f.Add(frame{kind: frameAnnounce, label: "label"}.encode())
 	f.Add([]byte{0x40, 0, 0, 0, 1}) // claims 1 GiB
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {

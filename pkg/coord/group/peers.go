@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -21,7 +22,7 @@ type peer struct {
 // queuedFrame is a frame that waits to be sent.
 type queuedFrame struct {
 	b    []byte
-	done chan struct{} // closed when it was sent, or lost
+	done chan struct{} // closed when it was sent, was lost, or waits for a member that cannot be reached
 }
 
 const (
@@ -61,8 +62,8 @@ func (m *Member) sendMessages(messages []replica.Message) {
 	}
 }
 
-// send queues a frame for the member at addr. The result is closed when the frame was written to a connection, or was
-// lost. The loop calls it.
+// send queues a frame for the member at addr. The result is closed when the frame was written to a connection, was
+// lost, or waits for a member that cannot be reached. The loop calls it.
 func (m *Member) send(addr string, f frame) (done <-chan struct{}) {
 	p := m.peers[addr]
 	if p == nil {
@@ -140,9 +141,10 @@ func (m *Member) unreachable(p *peer) {
 
 // sendFrom connects, and sends the first frame and those after it until the connection breaks or ctx ends.
 func (m *Member) sendFrom(ctx context.Context, p *peer, hello []byte, first queuedFrame) error {
-	nc, err := m.connect(ctx, p.addr)
+	waited := sync.OnceFunc(func() { close(first.done) })
+	defer waited()
+	nc, err := m.connect(ctx, p.addr, waited)
 	if err != nil {
-		close(first.done)
 		return err
 	}
 	defer nc.Close()
@@ -150,7 +152,11 @@ func (m *Member) sendFrom(ctx context.Context, p *peer, hello []byte, first queu
 	defer stop()
 	for q, b := first, slices.Concat(hello, first.b); ; b = q.b {
 		err := write(nc, b, func(int) {})
-		close(q.done)
+		if q.done == first.done {
+			waited()
+		} else {
+			close(q.done)
+		}
 		if err != nil {
 			return err
 		}
@@ -162,10 +168,11 @@ func (m *Member) sendFrom(ctx context.Context, p *peer, hello []byte, first queu
 	}
 }
 
-// connect connects to the member at addr. It tries for some time.
-func (m *Member) connect(ctx context.Context, addr string) (net.Conn, error) {
+// connect connects to the member at addr. It tries for some time, and calls failed after each failed attempt.
+func (m *Member) connect(ctx context.Context, addr string, failed func()) (net.Conn, error) {
 	nc, err := m.dial(ctx, addr)
 	for tries := 1; err != nil && tries < maxTries; tries++ {
+		failed()
 		select {
 		case <-time.After(dialPause):
 		case <-ctx.Done():

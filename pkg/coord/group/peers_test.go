@@ -90,3 +90,45 @@ func TestRefusedMessage(t *testing.T) {
 		}
 	})
 }
+
+// TestSent checks when it is known of a frame that it was sent, or lost.
+func TestSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{})
+		n.found("member0:1")
+		n.start("other:1")
+		n.start("silent:1")
+		n.isolate("silent:1")
+		m := n.members["member0:1"]
+		send := func(addr string) (sent <-chan struct{}) {
+			inLoop(m, func() { sent = m.send(addr, frame{kind: frameAnnounce}) })
+			return sent
+		}
+		for range 2 { // with a new connection, and with one that there is
+			began := time.Now()
+			soon(t, send("other:1"), "the frame")
+			if took := time.Since(began); took > 0 {
+				t.Errorf("it took %v to send a frame", took)
+			}
+		}
+		n.breakConns(func(l *link) bool { return l.ends[1] == "other:1" })
+		for what, addr := range map[string]string{"a broken connection": "other:1", "nobody": "nobody:1"} {
+			began := time.Now()
+			soon(t, send(addr), "the loss of the frame")
+			if took := time.Since(began); took > maxTries*dialPause {
+				t.Errorf("it took %v to lose a frame to %s", took, what)
+			}
+		}
+		first := send("silent:1")
+		synctest.Wait()
+		for range maxQueued {
+			send("silent:1")
+		}
+		soon(t, send("silent:1"), "the loss of the frame") // there is no room for it
+		select {
+		case <-first:
+			t.Error("a frame that waits for a connection counts as sent")
+		default:
+		}
+	})
+}

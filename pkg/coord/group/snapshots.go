@@ -60,7 +60,7 @@ func (m *Member) deliver(ctx context.Context, s *snapshot, hello []byte, message
 	if err != nil {
 		return err
 	}
-	nc, err := m.connect(ctx, s.addr)
+	nc, err := m.connect(ctx, s.addr, func() {})
 	if err != nil {
 		return err
 	}

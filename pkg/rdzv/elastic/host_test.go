@@ -26,7 +26,7 @@ func TestServeReleasesEverythingOnFailure(t *testing.T) {
 			var run io.Closer
 			if tt.oneOfAll {
 				var err error
-				take = func() (io.Closer, error) { return claimRun(runID) }
+				take = func() (io.Closer, error) { return claimRun(runID, 0) }
 				if run, err = take(); err != nil {
 					t.Fatal(err)
 				}

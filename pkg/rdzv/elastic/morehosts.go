@@ -92,7 +92,7 @@ func (a *C10d) isHostOfFirst(ctx context.Context, ifaces []Interface) bool {
 
 // listenFurther listens at the first free port of a further endpoint.
 func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, ports []int) (coord.Store, error) {
-	run, err := claimRun(a.RunID)
+	run, err := claimRun(a.RunID, index)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE): // another agent of this machine listens there
 		return nil, nil

@@ -51,7 +51,7 @@ func (a *C10d) candidates() []int {
 // hostFirstFree hosts the store at the first free candidate. It connects instead if the store is at an earlier
 // candidate, or if another agent of this machine hosts the run.
 func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, ports []int) (coord.Store, error) {
-	run, err := claimRun(a.RunID)
+	run, err := claimRun(a.RunID, 0)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		store, err := a.join(ctx, e, ports)

@@ -252,11 +252,11 @@ func TestNoPortFree(t *testing.T) {
 	leave()
 	p.ports = last
 	p.open(uniqueRunID(t)) // the claim has been released
-	if _, err := claimRun(uniqueRunID(t)); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := claimRun(uniqueRunID(t), 0); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a second claim: %v", err)
 	}
 	p.close()
-	again, err := claimRun(uniqueRunID(t))
+	again, err := claimRun(uniqueRunID(t), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

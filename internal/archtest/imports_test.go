@@ -170,8 +170,8 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
 			"internal/plural", "internal/printable", "internal/records", "internal/seconds", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
-			"pkg/workerlog",
+			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic",
+			"pkg/rdzv/rdzvconf", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a preview uses the packages that a launch would use, and starts nothing",

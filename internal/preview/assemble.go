@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -83,7 +84,25 @@ func rendezvous(c *config.Config, endpoints []Endpoint) Rendezvous {
 		r.Admission = "unknown: this node is refused at the endpoint"
 	}
 	r.Hosts, r.HostsWhy = hosting(c, endpoints)
+	r.Keepers = keepers(c)
 	return r
+}
+
+// keepers says which agents would keep the coordination store, and whose loss would end the job.
+func keepers(c *config.Config) string {
+	r := &c.Rendezvous
+	if c.MaxNodes == 1 || r.Backend != rdzv.BackendC10d || r.Local {
+		return ""
+	}
+	switch {
+	case len(r.Endpoints) > 0 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost), c.MaxNodes == 2, r.Voters == 1:
+		return "by its host alone, unless elasticrun store is there: the loss of the host ends the job"
+	case len(r.Endpoints) == 1:
+		return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job only at the "+
+			"endpoint, and at HOST,HOST,HOST while one of them is left", r.Voters)
+	}
+	return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job while one of the "+
+		"endpoints is left", r.Voters)
 }
 
 // hosting returns who would host the coordination store, and why.

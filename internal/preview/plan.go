@@ -69,6 +69,9 @@ type Rendezvous struct {
 	// Hosts is one of the Hosts constants; HostsWhy is one line for people.
 	Hosts    string `json:"hosts"`
 	HostsWhy string `json:"hosts_why"`
+	// Keepers says which agents keep the coordination store, and whose loss ends the job, in one line for people; empty if
+	// no agent keeps it.
+	Keepers string `json:"keepers,omitempty"`
 	// Admission says whom the coordination store serves, in one line for people.
 	Admission string `json:"admission"`
 	// WorkerStore describes where the workers' store would listen.

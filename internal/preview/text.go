@@ -105,7 +105,7 @@ func (p Plan) rendezvousLines() []string {
 	lines := []string{
 		"backend      " + r.Backend, "endpoint     " + r.Endpoint,
 		fmt.Sprintf("hosted here  %s: %s", r.Hosts, r.HostsWhy),
-		"admission    " + r.Admission,
+		keepersLine(r.Keepers), "admission    " + r.Admission,
 		"worker store " + r.WorkerStore,
 		fmt.Sprintf("join timeout %s", seconds.Format(time.Duration(r.JoinTimeout*float64(time.Second)))),
 	}
@@ -128,6 +128,13 @@ func (p Plan) rendezvousLines() []string {
 		}
 	}
 	return lines
+}
+
+func keepersLine(keepers string) string {
+	if keepers == "" {
+		return ""
+	}
+	return "store kept   " + keepers
 }
 
 func (a Address) line() string {

@@ -18,8 +18,19 @@ type Job struct {
 	// Result says how the job has ended, Why gives the reason. Both are empty while it runs.
 	Result string `json:"result,omitempty"`
 	Why    string `json:"why,omitempty"`
+	// Store says who keeps the job's coordination store; null if that is not known, or the agents do not keep it together.
+	Store *Store `json:"store,omitempty"`
 	// Nodes holds the nodes of the round in rank order, then those that are in no round.
 	Nodes []Node `json:"nodes"`
+}
+
+// Store is a coordination store that the agents keep together.
+type Store struct {
+	// Voters are the addresses of the agents that keep it, of which Leader serves it.
+	Voters []string `json:"voters"`
+	Leader string   `json:"leader"`
+	// SurvivesLoss says that any one node may be lost now.
+	SurvivesLoss bool `json:"survives_loss"`
 }
 
 // Round is a decided round.

@@ -25,6 +25,9 @@ const (
 func (j Job) Text() string {
 	var b strings.Builder
 	b.WriteString(j.headline() + "\n")
+	if j.Store != nil {
+		b.WriteString(j.Store.text() + "\n")
+	}
 	if len(j.Nodes) == 0 {
 		return b.String()
 	}
@@ -59,6 +62,23 @@ func (j Job) headline() string {
 		about = append(about, "no round yet")
 	}
 	return "run id " + clean(j.RunID) + ": " + strings.Join(about, ", ")
+}
+
+// text says in one line who keeps the store, and what its loss would cost.
+func (s *Store) text() string {
+	voters := make([]string, len(s.Voters))
+	for i, addr := range s.Voters {
+		voters[i] = clean(addr)
+	}
+	switch {
+	case len(voters) == 1:
+		return "store: kept by " + voters[0] + " alone, whose loss would end the job"
+	case s.SurvivesLoss:
+		return fmt.Sprintf("store: kept by %s, led by %s: any one node may be lost", strings.Join(voters, ", "),
+			clean(s.Leader))
+	}
+	return fmt.Sprintf("store: kept by %s, led by %s: one of them is lost or new, and the loss of another one may end the job",
+		strings.Join(voters, ", "), clean(s.Leader))
 }
 
 // lastFailure returns the latest known failure and its host.

@@ -176,6 +176,9 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 			j.Why = fmt.Sprintf("rank %d on %s: %s", c.GlobalRank, c.Host, c.Summary)
 		}
 	}
+	if at := v.Store; at != nil && v.Outcome == nil {
+		j.Store = &Store{Voters: at.Voters, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss}
+	}
 	for _, a := range v.Agents {
 		n := Node{Host: a.Host, Note: a.Note, Left: a.Departed, Workers: a.Nproc}
 		if a.Rank >= 0 {

@@ -131,7 +131,7 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 	case in.Backend == rdzv.BackendC10d && o.Socket != "":
 		access.Socket = o.Socket
 		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr) // not Fixed: a container may have its own loopback
-	case in.Backend == rdzv.BackendC10d && onlyHere(in):
+	case in.Backend == rdzv.BackendC10d && rdzvconf.OnlyHere(in.endpoints[0].host, in.IsHost):
 		out.Stores.Addr = cmp.Or(out.Stores.Addr, rdzv.StaticMasterAddr)
 	case in.Backend == rdzv.BackendStatic:
 		host := in.rank == 0
@@ -159,15 +159,6 @@ func (o *Options) furtherHosts(in input) []elastic.StoreHost {
 		hosts = append(hosts, h)
 	}
 	return hosts
-}
-
-// onlyHere reports whether all agents are on this machine: the endpoint is a loopback address, and this agent may host
-// the store there. An agent that may not host it reaches another machine through the address, by a tunnel or a proxy.
-func onlyHere(in input) bool {
-	if in.IsHost != nil && !*in.IsHost {
-		return false
-	}
-	return rdzvconf.IsLoopback(in.endpoints[0].host)
 }
 
 // offers returns the addresses at which this node's worker store may be reached, best first.

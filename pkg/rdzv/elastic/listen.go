@@ -88,7 +88,9 @@ func claim(runID string, port int) (io.Closer, error) {
 
 // claimRun reserves, on this machine, the right to listen for the store of a run at any port of an endpoint, by its index.
 // The error is EADDRINUSE if another agent has it.
-func claimRun(runID string, index int) (io.Closer, error) { return takeSlot(slotName(runID, "store", index)) }
+func claimRun(runID string, index int) (io.Closer, error) {
+	return takeSlot(slotName(runID, "store", index))
+}
 
 // systemError returns the system's error without the address that package net adds. The message has the address
 // already.

@@ -21,6 +21,16 @@ type Snapshot struct {
 	Record  *Record       // of the last round; nil before the first
 	Outcome *rdzv.Outcome // nil until the job has ended
 	Agents  []AgentStatus // the round's agents in rank order, then the others by host
+	Store   *StoreState   // nil if the agents do not keep the store together
+}
+
+// StoreState says who keeps the store.
+type StoreState struct {
+	// Voters are the addresses of the agents that keep it, of which Leader serves it.
+	Voters []string
+	Leader string
+	// SurvivesLoss says that any one node may be lost.
+	SurvivesLoss bool
 }
 
 // AgentStatus is the state of one agent.
@@ -202,6 +212,9 @@ func (o *observer) snapshot() Snapshot {
 		}
 	}
 	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
+	if at := readKey[storeAddrs](o, keyStore); at != nil {
+		s.Store = &StoreState{Voters: at.Addrs, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss}
+	}
 	placed := map[coord.SessionID]bool{}
 	if s.Record != nil {
 		for rank, m := range s.Record.Members {

@@ -12,8 +12,9 @@ import (
 
 // storeAddrs is the value of the key "store": where the agents find the store that they keep together.
 type storeAddrs struct {
-	// Addrs are the voters, and Candidates all agents that can keep the store. Others is how many further agents there are.
+	// Addrs are the voters, of which Leader serves, and Candidates all agents that can keep the store. Others is how many further agents there are.
 	Addrs      []string `json:"addrs"`
+	Leader     string   `json:"leader"`
 	Candidates []string `json:"candidates,omitempty"`
 	Others     int      `json:"others,omitempty"`
 	// SurvivesLoss says that any one voter may be lost, and HasRound that a round was decided.
@@ -22,7 +23,7 @@ type storeAddrs struct {
 }
 
 func (s storeAddrs) equal(other storeAddrs) bool {
-	return s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound && slices.Equal(s.Addrs, other.Addrs) &&
+	return s.Leader == other.Leader && s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound && slices.Equal(s.Addrs, other.Addrs) &&
 		slices.Equal(s.Candidates, other.Candidates)
 }
 

@@ -128,3 +128,51 @@ func TestHosting(t *testing.T) {
 		})
 	}
 }
+
+func TestKeepers(t *testing.T) {
+	const alone = "by its host alone, unless elasticrun store is there: the loss of the host ends the job"
+	no := false
+	at := func(hosts ...string) (all []config.HostPort) {
+		for _, h := range hosts {
+			all = append(all, config.HostPort{Host: h, Port: 29400})
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name   string
+		nodes  int
+		at     []config.HostPort
+		change func(*config.Rendezvous)
+		want   string
+	}{
+		{name: "one node", nodes: 1, at: at("a")},
+		{name: "two nodes", nodes: 2, at: at("a"), want: alone},
+		{
+			name: "three nodes", nodes: 3, at: at("a"), want: "by 3 nodes once as many have joined: any one may be lost; newcomers " +
+				"find the job only at the endpoint, and at HOST,HOST,HOST while one of them is left",
+		},
+		{
+			name: "three endpoints", nodes: 3, at: at("a", "b", "c"), want: "by 3 nodes once as many have joined: any one may be " +
+				"lost; newcomers find the job while one of the endpoints is left",
+		},
+		{name: "one voter", nodes: 3, at: at("a"), change: func(r *config.Rendezvous) { r.Voters = 1 }, want: alone},
+		{name: "this machine", nodes: 3, at: at("127.0.0.1"), want: alone},
+		{
+			name: "a tunnel", nodes: 3, at: at("127.0.0.1", "127.0.0.2"),
+			change: func(r *config.Rendezvous) { r.IsHost, r.Voters = &no, 5 },
+			want:   "by 5 nodes once as many have joined: any one may be lost; newcomers find the job while one of the endpoints is left",
+		},
+		{name: "etcd", nodes: 3, at: at("a"), change: func(r *config.Rendezvous) { r.Backend = rdzv.BackendEtcd }},
+		{name: "a socket", nodes: 3, change: func(r *config.Rendezvous) { r.Local = true }},
+	} {
+		c := &config.Config{MaxNodes: tc.nodes}
+		c.Rendezvous = config.Rendezvous{Backend: rdzv.BackendC10d, Endpoints: tc.at}
+		c.Rendezvous.Voters = 3
+		if tc.change != nil {
+			tc.change(&c.Rendezvous)
+		}
+		if got := keepers(c); got != tc.want {
+			t.Errorf("%s: %s\nwant %s", tc.name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+package status
+
+import "testing"
+
+func TestStoreText(t *testing.T) {
+	for want, s := range map[string]Store{
+		"store: kept by a:1 alone, whose loss would end the job": {Voters: []string{"a:1"}, Leader: "a:1"},
+		"store: kept by a:1, b:2, c:3, led by b:2: any one node may be lost": {
+			Voters: []string{"a:1", "b:2", "c:3"}, Leader: "b:2", SurvivesLoss: true,
+		},
+		"store: kept by a:1, b:2, c:3, led by b:2: one of them is lost or new, and the loss of another one may end the job": {
+			Voters: []string{"a:1", "b:2", "c:3"}, Leader: "b:2",
+		},
+	} {
+		if got := s.text(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}

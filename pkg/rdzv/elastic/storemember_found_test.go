@@ -1,0 +1,234 @@
+package elastic
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+)
+
+// newMemberAccess returns the access of an agent at an endpoint of this machine, whose store others may keep too.
+func newMemberAccess(t *testing.T, port int) *C10d {
+	t.Helper()
+	return &C10d{
+		RunID: uniqueRunID(t), Version: "test", TTL: time.Second, Host: "127.0.0.1", Ports: []int{port}, Hint: -1,
+		Voters: 3, MinNodes: 2, LocalAddr: "127.0.0.1", Logger: zerolog.New(zerolog.NewTestWriter(t)),
+	}
+}
+
+// openTogether opens a session, and ends the access with the test.
+func openTogether(t *testing.T, a *C10d) coord.Store {
+	t.Helper()
+	store, err := a.attempt(t.Context())
+	t.Cleanup(func() { _ = a.Close(t.Context(), false) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close(t.Context()) })
+	return store
+}
+
+// listenSilently listens at an address where nobody answers.
+func listenSilently(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+// An agent that finds the record of an earlier group founds another one only if too few of its agents may be alive.
+func TestEarlierGroup(t *testing.T) {
+	silent := listenSilently(t)
+	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t)))
+	for _, tt := range []struct {
+		name         string
+		addrs        []string
+		others, min  int
+		label        string
+		launch, mine string
+		founds       bool
+	}{
+		{name: "all are gone", addrs: []string{gone}, min: 1, founds: true},
+		{name: "as many as a round may be alive", addrs: []string{gone, silent.Addr().String()}, min: 1},
+		{name: "too few for a round", addrs: []string{gone, silent.Addr().String()}, min: 2, founds: true},
+		{name: "others that kept nothing", addrs: []string{gone}, others: 2, min: 2},
+		{name: "too few others", addrs: []string{gone}, others: 1, min: 2, founds: true},
+		{name: "another job", addrs: []string{silent.Addr().String()}, min: 1, label: "other", founds: true},
+		{name: "another launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1", mine: "2", founds: true},
+		{name: "the same launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1", mine: "1"},
+		{name: "an unknown launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := newMemberAccess(t, freeTCPPort(t))
+			a.LaunchID = tt.mine
+			a.RunID += "-" + shortHash(tt.name)
+			before := &hostPlace{log: zerolog.Nop()}
+			before.createMarkers(a)
+			before.writeGroup(earlierGroup{
+				Label: tt.label, Launch: tt.launch, Addrs: tt.addrs, Others: tt.others, Min: tt.min,
+			})
+			t.Cleanup(func() {
+				for _, m := range before.markers {
+					_ = m.removeGroup()
+				}
+			})
+			store, err := a.attempt(t.Context())
+			defer func() {
+				if store != nil {
+					_ = store.Close(t.Context())
+				}
+				_ = a.Close(t.Context(), false)
+			}()
+			if founds := err == nil; founds != tt.founds {
+				t.Errorf("founds: %v, %v, want %v", founds, err, tt.founds)
+			}
+			if err != nil && permanent(err) {
+				t.Errorf("%v is permanent", err)
+			}
+			if fresh := a.storeMember().place.fresh; !fresh.HasPredecessor {
+				t.Error("the first round would not wait for workers of the earlier group")
+			}
+		})
+	}
+}
+
+// An agent at the endpoint that has founded a group without a round joins the group that announces itself there.
+func TestFounderYields(t *testing.T) {
+	t.Parallel()
+	first, second := newMemberAccess(t, freeTCPPort(t)), newMemberAccess(t, freeTCPPort(t))
+	openTogether(t, first)
+	openTogether(t, second)
+	founder, other := second.storeMember(), first.storeMember()
+	announced := group.Announcement{
+		Addr: other.addr, Instance: first.client.InstanceID(), Label: `{"has_round":true,"index":1048576}`,
+	}
+	for _, tt := range []struct {
+		name     string
+		label    string
+		hasRound bool
+		yields   bool
+	}{
+		{name: "another job", label: `{"label":"x","has_round":true,"index":9}`},
+		{name: "no round, and a later endpoint", label: `{"index":1}`},
+		{name: "not understood", label: "?"},
+		{name: "with a round of its own", hasRound: true},
+		{name: "without a round", yields: true},
+	} {
+		founder.mu.Lock()
+		founder.hasRound = tt.hasRound
+		founder.mu.Unlock()
+		it := announced
+		it.Label = cmp.Or(tt.label, it.Label)
+		founder.consider(t.Context(), it)
+		if yields := !founder.member.Status().Member; yields != tt.yields {
+			t.Fatalf("%s: yields: %v", tt.name, yields)
+		}
+	}
+	if founder.mayDecide(true) != true {
+		t.Error("the member that has yielded still does")
+	}
+	store, err := second.attempt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close(t.Context())
+	if got := store.(*coord.Client).InstanceID(); got != first.client.InstanceID() {
+		t.Errorf("the agent has a session in %s, want %s", got, first.client.InstanceID())
+	}
+}
+
+// While an agent gives up its group, no round of it is decided; and a group that has decided a round is not given up.
+func TestYieldOrDecide(t *testing.T) {
+	t.Parallel()
+	a := newMemberAccess(t, freeTCPPort(t))
+	openTogether(t, a)
+	m := a.storeMember()
+	m.mu.Lock()
+	m.yielding = true
+	m.mu.Unlock()
+	if m.mayDecide(true) {
+		t.Error("a round is decided while the group is given up")
+	}
+	m.mu.Lock()
+	m.yielding = false
+	m.mu.Unlock()
+	if !m.mayDecide(true) {
+		t.Fatal("no round is decided")
+	}
+	m.consider(t.Context(), group.Announcement{Addr: "127.0.0.1:1", Instance: "other", Label: `{"has_round":true,"index":9}`})
+	if !m.member.Status().Member {
+		t.Error("a group with a round was given up")
+	}
+}
+
+// An agent that was in a group, and has lost it, founds no second one while the others may go on.
+func TestRemovedFounder(t *testing.T) {
+	t.Parallel()
+	silent := listenSilently(t).Addr().String()
+	a := newMemberAccess(t, freeTCPPort(t))
+	openTogether(t, a)
+	m := a.storeMember()
+	lose := func(least int) {
+		m.setKnown([]string{silent, "127.0.0.1:1"}, 0)
+		m.member.Yield(group.Announcement{}) // as when the others have removed it
+		m.update(func() { m.heardOf, m.access.MinNodes = time.Time{}, least })
+	}
+	lose(1)
+	if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
+		t.Errorf("beside an agent that may have a round: %v", err)
+	}
+	lose(2)
+	store, err := a.attempt(t.Context())
+	if err != nil {
+		t.Fatalf("beside an agent that can have no round: %v", err)
+	}
+	defer store.Close(t.Context())
+	if m.hasRound || !m.place.fresh.HasPredecessor {
+		t.Error("the next round does not wait for workers of the former group")
+	}
+}
+
+// An agent at a further endpoint waits for those before it.
+func TestFurtherEndpoint(t *testing.T) {
+	t.Parallel()
+	first, second := freeTCPPort(t), freeTCPPort(t)
+	yes, no := true, false
+	a := newMemberAccess(t, first)
+	a.IsHost, a.More = &no, []StoreHost{{Host: "127.0.0.1", Ports: []int{second}, IsHost: &yes}}
+	defer func() { _ = a.Close(t.Context(), false) }()
+	_, err := a.attempt(t.Context())
+	if err == nil || permanent(err) || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Fatalf("the agent at the second endpoint begins with %v", err)
+	}
+	m := a.storeMember()
+	m.began = m.began.Add(-foundDelay)
+	store, err := a.attempt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close(t.Context())
+	if at := fmt.Sprintf("127.0.0.1:%d", second); m.addr != at {
+		t.Errorf("the store is at %s, want %s", m.addr, at)
+	}
+	newcomer := newMemberAccess(t, first)
+	newcomer.RunID, newcomer.IsHost = a.RunID, &no
+	newcomer.More = []StoreHost{{Host: "127.0.0.1", Ports: []int{second}, IsHost: &no}}
+	joined, err := newcomer.attempt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer joined.Close(t.Context())
+}

@@ -56,7 +56,8 @@ func (m *Member) dismiss(ctx context.Context) error {
 			if other.ID == m.id || addr == "" {
 				continue
 			}
-			if done := m.send(addr, frame{kind: frameRemoved, id: other.ID}); other.Silent < missingTicks {
+			done := m.send(addr, frame{kind: frameRemoved, id: other.ID})
+			if other.Applied > 0 && other.Silent < missingTicks { // others have never answered, or may be gone
 				sent = append(sent, done)
 			}
 		}

@@ -3,7 +3,6 @@ package elastic
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -76,8 +75,8 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 // lostLeaderTimeout is how long a process that ends waits for a leader of the group that it has lost. Elections take less.
 const lostLeaderTimeout = 3 * time.Second
 
-// awaitEnd waits until all agents know how the job has ended, this process's vote is not needed any more, or the others
-// have gone. ended says that all agents know.
+// awaitEnd waits until all agents know how the job has ended, or the others have gone. A member that does not vote waits
+// too: it may be about to, without knowing it. ended says that all agents know.
 func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 	announced := false
 	for {
@@ -91,8 +90,6 @@ func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 		case acknowledged && status.Leading:
 			m.dissolve(ctx, "the job has ended")
 			return true
-		case !slices.Contains(status.Voters, m.addr):
-			return false
 		case status.Leader == "":
 			lost = time.After(lostLeaderTimeout)
 		case status.Leading && !announced:

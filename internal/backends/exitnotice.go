@@ -104,14 +104,19 @@ const (
 	ExitNoticeTimeout = 3 * time.Second
 	ExitNoticeAttempt = time.Second
 	exitNoticePause   = 100 * time.Millisecond
+	// takeoverTime is how much longer it may take where another agent first has to take over the store.
+	takeoverTime = 4 * time.Second
 )
 
 // SendExitNotice tells the store of a dead agent that no process of its job is left. It retries until timeout if the
-// store does not answer.
+// store does not answer, and for takeoverTime longer than ExitNoticeTimeout if several agents keep the store.
 func SendExitNotice(text []byte, timeout time.Duration) error {
 	var notice exitNotice
 	if err := json.Unmarshal(text, &notice); err != nil {
 		return err
+	}
+	if len(notice.Addrs) > 1 && timeout >= ExitNoticeTimeout {
+		timeout += takeoverTime
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

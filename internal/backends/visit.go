@@ -68,7 +68,8 @@ func Visit(
 		return nil, err
 	}
 	return (&elastic.C10d{
-		RunID: runID, Version: o.Version, Host: hosts[0].Host, Ports: hosts[0].Ports, More: hosts[1:], Secret: []byte(r.Secret.Reveal()),
+		RunID: runID, Version: o.Version, Host: hosts[0].Host, Ports: hosts[0].Ports, More: hosts[1:],
+		Secret:       []byte(r.Secret.Reveal()),
 		Certificates: certificates, ServerName: r.StoreName(),
 	}).OpenObserver(ctx, role, VisitTTL)
 }

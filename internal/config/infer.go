@@ -176,8 +176,8 @@ func (in *inference) rendezvous() {
 	}
 }
 
-// moreEndpoints returns the endpoints after the first one, where newcomers find a job that has lost its first node. Jobs
-// of two nodes have none: their store stays at the first.
+// moreEndpoints returns the endpoints after the first one, where newcomers find a job that has lost its first node.
+// Jobs of two nodes have none: their store stays at the first.
 func (in *inference) moreEndpoints() []string {
 	if in.high < 3 {
 		return nil

@@ -14,15 +14,16 @@ type Rendezvous struct {
 	// the master address.
 	Endpoint string
 	// Endpoints is Endpoint, parsed, with the backend's default port if none was given: one or several with etcd, and with
-	// c10d if the agents keep the store together. Static has one. It is nil for backends that this package does not know, for etcd on one node without an endpoint, and if Local.
+	// c10d if the agents keep the store together. Static has one. It is nil for backends that this package does not know,
+	// for etcd on one node without an endpoint, and if Local.
 	Endpoints []HostPort
 	// Local says that the nodes are agents of this user on this machine, and meet at a Unix socket: Endpoint is local.
 	Local bool
 	// Ports are the ports that the store of c10d may have on several nodes, first choice first, at each endpoint. There is
 	// one if the port was given or is the backend's own: that of the first endpoint.
 	Ports []int
-	// OwnEndpoint is the index of the endpoint that is this node, as the scheduler says, or -1 for none. Nil means that the
-	// agent finds out.
+	// OwnEndpoint is the index of the endpoint that is this node, as the scheduler says, or -1 for none. Nil means that
+	// the agent finds out.
 	OwnEndpoint *int
 	// MasterAddr is where the worker store listens, without brackets. If it is empty, the rendezvous decides (c10d
 	// and etcd on several nodes).

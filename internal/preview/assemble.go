@@ -98,11 +98,11 @@ func keepers(c *config.Config) string {
 	case len(r.Endpoints) > 0 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost), c.MaxNodes == 2, r.Voters == 1:
 		return "by its host alone, unless elasticrun store is there: the loss of the host ends the job"
 	case len(r.Endpoints) == 1:
-		return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job only at the "+
-			"endpoint, and at HOST,HOST,HOST while one of them is left", r.Voters)
+		return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job only at "+
+			"the endpoint, and at HOST,HOST,HOST while one of them is left", r.Voters)
 	}
-	return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job while one of the "+
-		"endpoints is left", r.Voters)
+	return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job while one "+
+		"of the endpoints is left", r.Voters)
 }
 
 // hosting returns who would host the coordination store, and why.

@@ -77,8 +77,8 @@ func (s *Store) text() string {
 		return fmt.Sprintf("store: kept by %s, led by %s: any one node may be lost", strings.Join(voters, ", "),
 			clean(s.Leader))
 	}
-	return fmt.Sprintf("store: kept by %s, led by %s: one of them is lost or new, and the loss of another one may end the job",
-		strings.Join(voters, ", "), clean(s.Leader))
+	return fmt.Sprintf("store: kept by %s, led by %s: one of them is lost or new, and the loss of another one may end "+
+		"the job", strings.Join(voters, ", "), clean(s.Leader))
 }
 
 // lastFailure returns the latest known failure and its host.

@@ -12,9 +12,10 @@ var (
 	errDissolved = errors.New("the group was dissolved")
 )
 
-// Dissolve ends the group for good. Clients lose their sessions with ErrUnavailable and the reason, a clause for people.
-// The other members are in no group any more. Dissolve returns an error if this member does not lead. It returns when
-// clients and members have been sent their notices, or ctx ends: members without a notice elect another leader.
+// Dissolve ends the group for good. Clients lose their sessions with ErrUnavailable and the reason, a clause for
+// people. The other members are in no group any more. Dissolve returns an error if this member does not lead. It
+// returns when clients and members have been sent their notices, or ctx ends: members without a notice elect another
+// leader.
 func (m *Member) Dissolve(ctx context.Context, reason string) error {
 	began := make(chan *serving, 1)
 	m.call(func() {
@@ -45,7 +46,7 @@ func (m *Member) Dissolve(ctx context.Context, reason string) error {
 // dismiss notifies the other members that they are in no group any more, and ends this process's membership.
 func (m *Member) dismiss(ctx context.Context) error {
 	notices := make(chan []<-chan struct{}, 1)
-	m.call(func() {
+	m.call(func() { //nolint:contextcheck // connections to members end with them or with m
 		var sent []<-chan struct{}
 		if m.dissolving = false; m.replica == nil {
 			notices <- nil

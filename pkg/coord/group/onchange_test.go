@@ -1,6 +1,7 @@
 package group
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,7 +27,7 @@ func (c *changes) list() []Status {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all[:len(c.all):len(c.all)]
+	return slices.Clip(c.all)
 }
 
 // startRecorded starts a member at addr and records its changes.

@@ -40,8 +40,8 @@ const advice = "a job survives the loss of any node if its rendezvous is not on 
 	"see elasticrun store, or --rdzv-backend=etcd"
 
 // togetherAdvice is for jobs that have lost the store which the agents keep together.
-const togetherAdvice = "a job survives the loss of any one node at a time, once three nodes keep its store; a rendezvous " +
-	"on other machines survives more: see elasticrun store, or --rdzv-backend=etcd"
+const togetherAdvice = "a job survives the loss of any one node at a time, once three nodes keep its store; a " +
+	"rendezvous on other machines survives more: see elasticrun store, or --rdzv-backend=etcd"
 
 // storeAdvice is for jobs that have lost a store which is not on one of their nodes.
 const storeAdvice = "a job waits for its store as long as join_timeout: run elasticrun store as a service that is " +

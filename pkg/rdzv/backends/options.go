@@ -39,8 +39,8 @@ type Options struct {
 	WorkerStorePorts elastic.Ports
 	// WorkersHost makes the worker of rank 0 host the workers' store, as TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
 	WorkersHost bool
-	// Ports are the ports at which the store of c10d may be, first choice first, the same at each of several endpoints. Nil
-	// means the endpoint's port.
+	// Ports are the ports at which the store of c10d may be, first choice first, the same at each of several endpoints.
+	// Nil means the endpoint's port.
 	Ports []int
 	// OwnEndpoint is the index of the endpoint of c10d that is this node; -1 for none. Nil means that the agent finds out.
 	OwnEndpoint *int

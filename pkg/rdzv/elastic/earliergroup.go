@@ -22,8 +22,8 @@ type earlierGroup struct {
 	Min    int `json:"min"`
 }
 
-// groupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of elasticrun
-// write into all files that have it.
+// groupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of
+// elasticrun write into all files that have it.
 func (m *Marker) groupFile() string {
 	dir, name := filepath.Split(m.file.Name())
 	return filepath.Join(dir, "group-"+strings.TrimPrefix(name, "store-"))

@@ -132,8 +132,9 @@ func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
 	return session, nil
 }
 
-// removeMarkers removes the markers, unless agents of this store may be alive. The sessions that are left after the job's
-// end and the agents' departure belong to agents that wait for the next run, or to observers: neither have workers.
+// removeMarkers removes the markers, unless agents of this store may be alive. The sessions that are left after the
+// job's end and the agents' departure belong to agents that wait for the next run, or to observers: neither have
+// workers.
 func (h *host) removeMarkers(ttl time.Duration) error {
 	h.mu.Lock()
 	left := h.server.Sessions() > 0 && !h.isAcknowledged

@@ -36,8 +36,9 @@ func (p *hostPlace) claimPort(runID string, port int) {
 	}
 }
 
-// createMarkers creates the marker of the run's store. Its name does not depend on how the endpoint's host is spelled. A
-// store on a socket has a second marker beside it: containers may share the socket, and not the first marker's folder.
+// createMarkers creates the marker of the run's store. Its name does not depend on how the endpoint's host is spelled.
+// A store on a socket has a second marker beside it: containers may share the socket, and not the first marker's
+// folder.
 func (p *hostPlace) createMarkers(a *C10d) {
 	marker, fresh, err := CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
 	p.markers, p.fresh = []*Marker{marker}, fresh

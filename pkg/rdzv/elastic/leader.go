@@ -48,8 +48,8 @@ type leader struct {
 	unreachedRounds int      // rounds in a row that failed because rank 0 was not reached
 	announcements   []string // for the nodes of the next round
 
-	storeInvites int                      // how many nodes of a round, the first by rank, are asked to help to keep the store
-	storeMembers map[coord.SessionID]bool // the agents that can
+	storeInvites int                      // how many nodes of a round, the first by rank, are asked to help with the store
+	storeMembers map[coord.SessionID]bool // the agents that can help
 
 	waiting     int          // as in state/waiting
 	unusedSince optionalTime // since when the run has neither a job nor a result

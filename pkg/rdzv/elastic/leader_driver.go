@@ -175,19 +175,9 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 		return stop(err)
 	}
 	clock := newClock()
+	l := d.takeOver(epoch, saved, first, clock)
 	var published storeAddrs
-	var voted <-chan struct{}
-	if d.group != nil {
-		voted, saved.storeInvites = d.group.wake, d.group.inviteCount()
-	}
-	saved.storeHistory = d.fresh(saved.record != nil).history(clock.now())
-	saved.history.storeEndsWithRun, saved.history.wallOrigin = d.storeEndsWithRun, time.Now().Add(-clock.now())
-	for _, e := range first.Events {
-		if a, ok := d.decodeReport(e); ok {
-			saved.agents = append(saved.agents, a)
-		}
-	}
-	l := newLeader(epoch, saved, clock.now())
+	voted := d.votersChanged()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -233,6 +223,21 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 			return stop(errDeserted)
 		}
 	}
+}
+
+// takeOver returns the leader of a term, from what is in the store.
+func (d *leaderDriver) takeOver(epoch coord.Revision, saved savedState, reports coord.Batch, clock *clock) *leader {
+	if d.group != nil {
+		saved.storeInvites = d.group.inviteCount()
+	}
+	saved.storeHistory = d.fresh(saved.record != nil).history(clock.now())
+	saved.history.storeEndsWithRun, saved.history.wallOrigin = d.storeEndsWithRun, time.Now().Add(-clock.now())
+	for _, e := range reports.Events {
+		if a, ok := d.decodeReport(e); ok {
+			saved.agents = append(saved.agents, a)
+		}
+	}
+	return newLeader(epoch, saved, clock.now())
 }
 
 // watch sends the batches of a watch to a channel until ctx ends.

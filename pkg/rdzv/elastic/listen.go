@@ -86,8 +86,8 @@ func claim(runID string, port int) (io.Closer, error) {
 	return takeSlot(slotName(runID, "store:"+strconv.Itoa(port), 0))
 }
 
-// claimRun reserves, on this machine, the right to listen for the store of a run at any port of an endpoint, by its index.
-// The error is EADDRINUSE if another agent has it.
+// claimRun reserves, on this machine, the right to listen for the store of a run at any port of an endpoint, by its
+// index. The error is EADDRINUSE if another agent has it.
 func claimRun(runID string, index int) (io.Closer, error) {
 	return takeSlot(slotName(runID, "store", index))
 }

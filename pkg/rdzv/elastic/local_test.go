@@ -139,8 +139,9 @@ func TestLocalPredecessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.all = append(l.all, next)
-	if f := next.hosted(); f == nil || !f.place.fresh.HasPredecessor || f.place.fresh.PredecessorEnd > f.place.fresh.CreatedAt {
-		t.Errorf("the next host knows no predecessor: %+v", f)
+	h := next.hosted()
+	if h == nil || !h.place.fresh.HasPredecessor || h.place.fresh.PredecessorEnd > h.place.fresh.CreatedAt {
+		t.Errorf("the next host knows no predecessor: %+v", h)
 	}
 }
 

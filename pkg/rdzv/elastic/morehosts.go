@@ -19,8 +19,8 @@ import (
 // Several endpoints
 //
 // A job whose agents keep the store together may have several endpoints, so that newcomers find the store while one of
-// them leads to a member of its group. The agent on the machine of an endpoint listens there. The first endpoint's agent
-// founds the group. The next one does if nobody answers at those before it for a while: see findGroup.
+// them leads to a member of its group. The agent on the machine of an endpoint listens there. The first endpoint's
+// agent founds the group. The next one does if nobody answers at those before it for a while: see findGroup.
 
 // hostOf returns the host and the ports of an endpoint, by its index.
 func (a *C10d) hostOf(index int) StoreHost {
@@ -105,8 +105,8 @@ func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, po
 			return a.hostOn(ctx, ln, run, index)
 		}
 	}
-	a.Logger.Warn().Str("endpoint", a.hostOf(index).Host).Msg("no port of this node's endpoint is free: other nodes do not " +
-		"find the job's store here")
+	a.Logger.Warn().Str("endpoint", a.hostOf(index).Host).Msg("no port of this node's endpoint is free: other nodes do " +
+		"not find the job's store here")
 	return nil, run.Close()
 }
 

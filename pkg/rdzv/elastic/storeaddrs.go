@@ -12,7 +12,8 @@ import (
 
 // storeAddrs is the value of the key "store": where the agents find the store that they keep together.
 type storeAddrs struct {
-	// Addrs are the voters, of which Leader serves, and Candidates all agents that can keep the store. Others is how many further agents there are.
+	// Addrs are the voters, of which Leader serves, and Candidates all agents that can keep the store. Others is how many
+	// further agents there are.
 	Addrs      []string `json:"addrs"`
 	Leader     string   `json:"leader"`
 	Candidates []string `json:"candidates,omitempty"`
@@ -23,8 +24,8 @@ type storeAddrs struct {
 }
 
 func (s storeAddrs) equal(other storeAddrs) bool {
-	return s.Leader == other.Leader && s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound && slices.Equal(s.Addrs, other.Addrs) &&
-		slices.Equal(s.Candidates, other.Candidates)
+	return s.Leader == other.Leader && s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound &&
+		slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates)
 }
 
 // addrs returns where the agents find the store now.
@@ -117,6 +118,15 @@ func (d *leaderDriver) fresh(hasRound bool) *FreshStore {
 	}
 	now := boottime.Now()
 	return &FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+}
+
+// votersChanged returns a channel that signals that the voters may have changed. It is nil if the agents do not keep the
+// store together.
+func (d *leaderDriver) votersChanged() <-chan struct{} {
+	if d.group == nil {
+		return nil
+	}
+	return d.group.wake
 }
 
 // writeStoreAddrs adds the write of where the store is, if that has changed since the last write of this term.

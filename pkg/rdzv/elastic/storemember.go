@@ -19,8 +19,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// storeMember is this process's part in a store that the agents of a run keep together: its member of the store's group,
-// and the listener at which clients and other members reach it. The agent is a client of the store like any other.
+// storeMember is this process's part in a store that the agents of a run keep together: its member of the store's
+// group, and the listener at which clients and other members reach it. The agent is a client of the store like any
+// other.
 //
 //	storemember.go           the member, its leader of the rendezvous, the agent's session
 //	storemember_found.go     whether the agent at the endpoint founds a group, or another one goes on already
@@ -76,7 +77,8 @@ func (a *C10d) serveTogether(
 	if former := a.storeMember(); former != nil { // it listens elsewhere
 		_ = former.close(ctx, false, a.Linger, a.TTL)
 	}
-	m := a.newStoreMember(net.JoinHostPort(a.hostOf(index).Host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
+	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	m := a.newStoreMember(net.JoinHostPort(a.hostOf(index).Host, port)) //nolint:contextcheck // it outlives ctx
 	m.index = index
 	m.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
 		Logger: a.Logger, Accept: accept, Agents: m.member.ServeConn, ShedAgents: m.member.ShedPending,
@@ -94,8 +96,8 @@ func (a *C10d) serveTogether(
 	return m.open(ctx)
 }
 
-// JoinStore makes this process a candidate for the store's group, unless it is one, and returns the address at which the
-// group reaches it. It returns "" if this node has no address or port for that.
+// JoinStore makes this process a candidate for the store's group, unless it is one, and returns the address at which
+// the group reaches it. It returns "" if this node has no address or port for that.
 func (a *C10d) JoinStore(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	m, client := a.together, a.client
@@ -119,7 +121,8 @@ func (a *C10d) JoinStore(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, ln.Close())
 	}
-	m = a.newStoreMember(net.JoinHostPort(host, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)))
+	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	m = a.newStoreMember(net.JoinHostPort(host, port)) //nolint:contextcheck // it outlives ctx
 	m.listener = serveMembers(ln, accept, m.member, a.Logger)
 	m.setAnnounced(nil)
 	a.mu.Lock()

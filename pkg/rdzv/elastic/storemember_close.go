@@ -10,8 +10,8 @@ import (
 const leaveTimeout = 4 * time.Second
 
 // close ends this process's part in the store. The agent has no session any more. If the job is over, it waits, at most
-// for linger, until all agents know: the voters keep the majority until the last one does. Otherwise it hands over to the
-// others. ctx bounds the wait for the end. Further calls return what the first one has.
+// for linger, until all agents know: the voters keep the majority until the last one does. Otherwise it hands over to
+// the others. ctx bounds the wait for the end. Further calls return what the first one has.
 func (m *storeMember) close(ctx context.Context, over bool, linger, ttl time.Duration) error {
 	m.closeOnce.Do(func() { m.closeErr = m.leave(ctx, over, linger, ttl) })
 	return m.closeErr
@@ -72,11 +72,12 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	return dissolved
 }
 
-// lostLeaderTimeout is how long a process that ends waits for a leader of the group that it has lost. Elections take less.
+// lostLeaderTimeout is how long a process that ends waits for a leader of the group that it has lost. Elections take
+// less.
 const lostLeaderTimeout = 3 * time.Second
 
-// awaitEnd waits until all agents know how the job has ended, or the others have gone. A member that does not vote waits
-// too: it may be about to, without knowing it. ended says that all agents know.
+// awaitEnd waits until all agents know how the job has ended, or the others have gone. A member that does not vote
+// waits too: it may be about to, without knowing it. ended says that all agents know.
 func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 	announced := false
 	for {
@@ -116,7 +117,8 @@ func (m *storeMember) dissolve(ctx context.Context, reason string) {
 	}
 }
 
-// release ends the member and the listener, in the order of host.close. ended says that no agent uses the store any more.
+// release ends the member and the listener, in the order of host.close. ended says that no agent uses the store any
+// more.
 func (m *storeMember) release(ended bool, ttl time.Duration) error {
 	m.cancel()
 	if m.place != nil {

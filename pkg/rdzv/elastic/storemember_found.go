@@ -23,10 +23,10 @@ import (
 //  1. A file beside the store's marker names the agents that can keep the store (earlierGroup). An agent that finds the
 //     file asks them, as does one that was in the group and has not heard of a leader for a keep-alive time. It founds
 //     another group only if those of them that may still have a leader are too few for a round.
-//  2. A machine without the file, for example of a new pod, founds. It decides no round for a keep-alive time while nodes
-//     are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint until then.
-//  3. The leader of a group announces it at the endpoint, and at all agents that could keep the store of a group before.
-//     Who has not heard of a leader of its own group leaves that group then.
+//  2. A machine without the file, for example of a new pod, founds. It decides no round for a keep-alive time while
+//     nodes are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint.
+//  3. The leader of a group announces it at the endpoints, and at all agents that could keep the store of a group
+//     before. Who has not heard of a leader of its own group leaves that group then.
 
 // findGroup makes sure that this process, which listens at the endpoint, is in a group or knows one. It returns a
 // session if it has opened one on the way.
@@ -54,6 +54,7 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 		return client, err
 	}
 	m.update(func() { m.founded = true })
+	//nolint:contextcheck // the group outlives ctx
 	if err := m.member.Found(); err != nil && !errors.Is(err, group.ErrMember) {
 		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, err)
 	}
@@ -109,8 +110,8 @@ const (
 	foundDelay = 10 * time.Second
 )
 
-// joinEndpoints opens a session at another endpoint, if the store is there. It returns neither a session nor an error if
-// this process may found the group: nobody answers at the endpoints before its own.
+// joinEndpoints opens a session at another endpoint, if the store is there. It returns neither a session nor an error
+// if this process may found the group: nobody answers at the endpoints before its own.
 func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) {
 	if len(m.access.More) == 0 {
 		return nil, nil
@@ -179,8 +180,8 @@ func (m *storeMember) mayHaveLeader(addr string, err error) bool {
 // notAtEndpoint is the index of a process that listens at no endpoint.
 const notAtEndpoint = 1 << 20
 
-// standing is what the leader of a group announces of it. Of two groups without a round, the one of the earlier endpoint
-// goes on.
+// standing is what the leader of a group announces of it. Of two groups without a round, the one of the earlier
+// endpoint goes on.
 type standing struct {
 	Label    string `json:"label,omitempty"` // C10d.Label
 	HasRound bool   `json:"has_round,omitempty"`

@@ -50,6 +50,7 @@ func listenSilently(t *testing.T) net.Listener {
 
 // An agent that finds the record of an earlier group founds another one only if too few of its agents may be alive.
 func TestEarlierGroup(t *testing.T) {
+	t.Parallel()
 	silent := listenSilently(t)
 	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t)))
 	for _, tt := range []struct {
@@ -137,7 +138,7 @@ func TestFounderYields(t *testing.T) {
 			t.Fatalf("%s: yields: %v", tt.name, yields)
 		}
 	}
-	if founder.mayDecide(true) != true {
+	if !founder.mayDecide(true) {
 		t.Error("the member that has yielded still does")
 	}
 	store, err := second.attempt(t.Context())

@@ -103,7 +103,7 @@ func notHostRune(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
 }
 
-// OnlyHere reports whether all agents are on this machine: the endpoint's host is a loopback address, and this agent may
-// host the store there. An agent that may not host it (isHost) reaches another machine through the address, by a tunnel
-// or a proxy.
+// OnlyHere reports whether all agents are on this machine: the endpoint's host is a loopback address, and this agent
+// may host the store there. An agent that may not host it (isHost) reaches another machine through the address, by a
+// tunnel or a proxy.
 func OnlyHere(host string, isHost *bool) bool { return IsLoopback(host) && (isHost == nil || *isHost) }

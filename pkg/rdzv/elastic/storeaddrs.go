@@ -120,8 +120,8 @@ func (d *leaderDriver) fresh(hasRound bool) *FreshStore {
 	return &FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 }
 
-// votersChanged returns a channel that signals that the voters may have changed. It is nil if the agents do not keep the
-// store together.
+// votersChanged returns a channel that signals that the voters may have changed; nil if nobody but this process keeps
+// the store.
 func (d *leaderDriver) votersChanged() <-chan struct{} {
 	if d.group == nil {
 		return nil

@@ -1,0 +1,139 @@
+package scenario
+
+import (
+	"crypto/rand"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// newTogether makes a job of nodes with one worker each, whose agents keep the store together. node0 has the endpoint's
+// address, so its agent begins the store.
+func newTogether(t testing.TB, nnodes string) *job {
+	t.Helper()
+	j := newJob(t, 4)
+	j.flags = []string{
+		"--nnodes=" + nnodes, ownRunID(), "--max-restarts=0", lastCall(8 * time.Second), "--log-level=info",
+	}
+	j.useAgent(nil)
+	return j
+}
+
+// ownRunID sets a run id that no other test has. The agent at the endpoint leaves a file about the store on this
+// machine, which a later lab could take for its own: the kernel uses the numbers of namespaces again.
+func ownRunID() string { return "--rdzv-id=" + rand.Text() }
+
+// survivesLoss is in the output of each agent once three of them keep the store.
+const survivesLoss = "any one node may be lost"
+
+// startTogether starts an agent on each host. It returns the first round once any one node may be lost. node0 has rank
+// 0 in it.
+func (j *job) startTogether() round {
+	j.t.Helper()
+	founder := j.start(j.nodes()[0])
+	founder.await("hosting the rendezvous")
+	j.startAll(j.nodes()[1:]...)
+	first := j.awaitRound(-1, 4)
+	for _, a := range j.agents {
+		a.await(survivesLoss)
+	}
+	if j.agentOf(first, 0) != founder {
+		j.t.Fatalf("%s has rank 0, want node0", j.agentOf(first, 0).host.Name)
+	}
+	return first
+}
+
+// losses are the ways to lose a node without a word of its agent.
+var losses = []departure{
+	departures[0],
+	{"SIGKILL of guard and agent", func(j *job, a *program) int {
+		agent := a.agentPID()
+		for _, pid := range []int{a.cmd.Process.Pid, agent} {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				j.t.Fatal(err)
+			}
+		}
+		return 128 + int(syscall.SIGKILL)
+	}},
+	departures[2],
+	{"link cut", func(_ *job, a *program) int {
+		a.host.Cut()
+		return exitRendezvous
+	}},
+}
+
+// TestAnyNodeIsLost loses one of four nodes: the first one, where the store began, or another one that keeps the store
+// too. The others continue after one round that is not charged.
+func TestAnyNodeIsLost(t *testing.T) {
+	t.Parallel()
+	for l, loss := range losses {
+		for rank, victim := range []string{"the first node", "the second node"} {
+			quick := rank == 0 && l != 1
+			if !testenv.Whole(t) && !quick {
+				continue
+			}
+			for i := range testenv.Repeat(t, 1, 5) {
+				t.Run(fmt.Sprintf("%s, %s, %d", loss.name, victim, i), func(t *testing.T) {
+					t.Parallel()
+					j := newTogether(t, "2:4")
+					if l == 0 && i == 0 {
+						j.useTorchInSoak()
+					}
+					first := j.startTogether()
+					gone := j.agentOf(first, rank)
+					code := loss.leave(j, gone)
+					j.awaitRound(first.number, 3)
+					j.finish()
+					j.end(0, map[*program]int{gone: code}, expected{worlds: []int{4, 3}})
+				})
+			}
+		}
+	}
+}
+
+// TestRollingReplacement replaces every node of a job, one after the other, the first one included. The job never ends,
+// and newcomers find it at whichever endpoint is left.
+func TestRollingReplacement(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "2:4")
+	j.flags = append(j.flags, "--rdzv-endpoint=node0:29400,node1:29400,node2:29400")
+	at := j.startTogether()
+	codes := map[*program]int{}
+	worlds := []int{4}
+	for i, h := range j.nodes() {
+		old := j.agents[i]
+		codes[old] = departures[1].leave(j, old)
+		if got := old.code(); got != codes[old] {
+			t.Fatalf("%s ended with %d, want %d", h.Name, got, codes[old])
+		}
+		at = j.awaitRound(at.number, 3)
+		j.start(h)
+		at = j.awaitRound(at.number, 4)
+		worlds = append(worlds, 3, 4)
+	}
+	j.finish()
+	j.end(0, codes, expected{worlds: worlds})
+}
+
+// TestEveryoneLeaves tells all nodes at once to stop. They end without waiting for each other.
+func TestEveryoneLeaves(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "2:4")
+	j.startTogether()
+	began := time.Now()
+	for _, a := range j.agents {
+		departures[1].leave(j, a)
+	}
+	for _, a := range j.agents {
+		if got := a.code(); got != 128+int(syscall.SIGTERM) {
+			t.Errorf("%s ended with %d", a.host.Name, got)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second { // far above what it takes, below a keep-alive time and a grace
+		t.Errorf("the nodes took %s to leave", took)
+	}
+	j.stop(128+int(syscall.SIGTERM), nil)
+}

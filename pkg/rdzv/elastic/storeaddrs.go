@@ -71,7 +71,7 @@ func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
 	if m := a.storeMember(); m != nil {
 		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
 		m.mu.Lock()
-		m.hasRound = m.hasRound || at.HasRound
+		m.recordRound(at.HasRound)
 		m.mu.Unlock()
 	}
 }

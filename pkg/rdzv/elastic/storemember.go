@@ -54,6 +54,7 @@ type storeMember struct {
 	leaderless   time.Time            // since when it knows no leader of its group
 	heardOf      time.Time            // when it last heard of another group that has a leader
 	otherGroup   string               // the instance of the last one
+	tooFew       time.Time            // since when too few agents of a former group for a round may be alive
 	leaderlessAt map[string]time.Time // since when agents of a former group have said that they know no leader
 	hasRound     bool                 // a round was decided, as far as this process knows
 	yielding     bool                 // this process gives up its group, so no round is decided

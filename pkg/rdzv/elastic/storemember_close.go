@@ -45,7 +45,7 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	go func() { left <- m.member.Leave(ctx) }()
 	for waiting := true; waiting; {
 		m.mu.Lock()
-		status, deserted, changed := m.status, m.deserted, m.changed
+		status, deserted, changed, leaderless := m.status, m.deserted, m.changed, m.leaderless
 		m.mu.Unlock()
 		var lost <-chan time.Time
 		switch {
@@ -54,7 +54,7 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 			waiting, dissolved = false, true
 			continue
 		case status.Leader == "":
-			lost = time.After(lostLeaderTimeout)
+			lost = time.After(lostLeaderTimeout - time.Since(leaderless))
 		}
 		select {
 		case <-changed:
@@ -82,7 +82,7 @@ func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 	announced := false
 	for {
 		m.mu.Lock()
-		status, acknowledged, changed := m.status, m.acknowledged, m.changed
+		status, acknowledged, changed, leaderless := m.status, m.acknowledged, m.changed, m.leaderless
 		m.mu.Unlock()
 		var lost <-chan time.Time
 		switch {
@@ -92,7 +92,7 @@ func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 			m.dissolve(ctx, "the job has ended")
 			return true
 		case status.Leader == "":
-			lost = time.After(lostLeaderTimeout)
+			lost = time.After(lostLeaderTimeout - time.Since(leaderless))
 		case status.Leading && !announced:
 			announced = true
 			m.log.Info().Msg("waiting for the other nodes to learn that the job has ended")

@@ -22,7 +22,7 @@ import (
 //
 //  1. A file beside the store's marker names the agents that can keep the store (earlierGroup). An agent that finds the
 //     file asks them, as does one that was in the group and has not heard of a leader for a keep-alive time. It founds
-//     another group only if those of them that may still have a leader are too few for a round.
+//     another group only if none of them may still have a leader, or too few for a round even with this node.
 //  2. A machine without the file, for example of a new pod, founds. It decides no round for a keep-alive time while
 //     nodes are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint.
 //  3. The leader of a group announces it at the endpoints, and at all agents that could keep the store of a group
@@ -73,7 +73,7 @@ func (m *storeMember) beginAnew(former *earlierGroup) {
 	m.setAnnounced(former.Addrs)
 	now := boottime.Now()
 	m.update(func() {
-		m.earlier, m.wasMember, m.hasRound, m.leaderlessAt = nil, false, false, nil
+		m.earlier, m.wasMember, m.hasRound, m.leaderlessAt, m.tooFew = nil, false, false, nil, time.Time{}
 		m.place.fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 	})
 }
@@ -95,11 +95,29 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 			alive = append(alive, addr)
 		}
 	}
-	if len(alive) == 0 && former.Others == 0 || len(alive)+former.Others < former.Min {
+	if m.mayBeginAnew(len(alive)+former.Others, former.Min) {
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
 		"it now: %s", rdzv.ErrConnection, m.access.RunID, strings.Join(alive, ", "))
+}
+
+// mayBeginAnew reports whether this process may found another group, when so many agents of the former one may be alive.
+// It may if there are none. It also may if they have been too few for a round, even with this node, for a keep-alive
+// time: a group that waits for this node must not lose it.
+func (m *storeMember) mayBeginAnew(alive, least int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case alive == 0:
+		return true
+	case alive+1 >= least:
+		m.tooFew = time.Time{}
+		return false
+	case m.tooFew.IsZero():
+		m.tooFew = time.Now()
+	}
+	return time.Since(m.tooFew) >= m.access.TTL
 }
 
 // How long the agents at the endpoints ask each other before one of them founds a group.
@@ -224,8 +242,8 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 			m.log.Info().Str("address", other.Addr).Msg("other nodes keep the store of this run: joining them")
 		}
 	case s.Member && news:
-		m.log.Error().Str("other", other.Addr).Msg("another store of this run is at other nodes, which this node has not " +
-			"reached before: end one of the two jobs")
+		m.log.Error().Str("other", other.Addr).Msg("another store of this run is at other nodes: two parts of the job have " +
+			"not reached each other; end all agents of one of them")
 	}
 }
 
@@ -243,11 +261,16 @@ func (m *storeMember) mayDecide(hasRound bool) bool {
 	if m.yielding {
 		return false
 	}
+	m.recordRound(hasRound)
+	return true
+}
+
+// recordRound records that a round was decided, and announces it from now on. m.mu is held.
+func (m *storeMember) recordRound(hasRound bool) {
 	if hasRound && !m.hasRound {
 		m.hasRound = true
 		m.tasks.Go(func() { m.setAnnounced(nil) })
 	}
-	return true
 }
 
 // forget makes the next open look for a group, or found one: the group that this process knew has ended.

@@ -60,12 +60,14 @@ func TestEarlierGroup(t *testing.T) {
 		label        string
 		launch, mine string
 		founds       bool
+		later        bool // it founds after a keep-alive time
 	}{
 		{name: "all are gone", addrs: []string{gone}, min: 1, founds: true},
 		{name: "as many as a round may be alive", addrs: []string{gone, silent.Addr().String()}, min: 1},
-		{name: "too few for a round", addrs: []string{gone, silent.Addr().String()}, min: 2, founds: true},
+		{name: "too few for a round", addrs: []string{gone, silent.Addr().String()}, min: 3, later: true},
+		{name: "enough with this node", addrs: []string{gone, silent.Addr().String()}, min: 2},
 		{name: "others that kept nothing", addrs: []string{gone}, others: 2, min: 2},
-		{name: "too few others", addrs: []string{gone}, others: 1, min: 2, founds: true},
+		{name: "too few others", addrs: []string{gone}, others: 1, min: 3, later: true},
 		{name: "another job", addrs: []string{silent.Addr().String()}, min: 1, label: "other", founds: true},
 		{name: "another launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1", mine: "2", founds: true},
 		{name: "the same launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1", mine: "1"},
@@ -98,6 +100,13 @@ func TestEarlierGroup(t *testing.T) {
 			}
 			if err != nil && permanent(err) {
 				t.Errorf("%v is permanent", err)
+			}
+			if tt.later {
+				m := a.storeMember()
+				m.update(func() { m.tooFew = m.tooFew.Add(-a.TTL) })
+				if store, err = a.attempt(t.Context()); err != nil {
+					t.Errorf("after a keep-alive time: %v", err)
+				}
 			}
 			if fresh := a.storeMember().place.fresh; !fresh.HasPredecessor {
 				t.Error("the first round would not wait for workers of the earlier group")
@@ -191,7 +200,11 @@ func TestRemovedFounder(t *testing.T) {
 	if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
 		t.Errorf("beside an agent that may have a round: %v", err)
 	}
-	lose(2)
+	lose(3)
+	if _, err := a.attempt(t.Context()); err == nil {
+		t.Error("a second group is founded at once, though the first one may only be out of reach for a moment")
+	}
+	m.update(func() { m.tooFew = m.tooFew.Add(-a.TTL) })
 	store, err := a.attempt(t.Context())
 	if err != nil {
 		t.Fatalf("beside an agent that can have no round: %v", err)

@@ -102,7 +102,7 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 		"it now: %s", rdzv.ErrConnection, m.access.RunID, strings.Join(alive, ", "))
 }
 
-// mayBeginAnew reports whether this process may found another group, when so many agents of the former one may be alive.
+// mayBeginAnew reports whether this process may found another group, when so many of the former one may be alive.
 // It may if there are none. It also may if they have been too few for a round, even with this node, for a keep-alive
 // time: a group that waits for this node must not lose it.
 func (m *storeMember) mayBeginAnew(alive, least int) bool {

@@ -274,8 +274,11 @@ func (m *storeMember) decided(l *leader) {
 	candidates, acknowledged, deserted := l.storeCandidates(), l.acknowledged(), l.allLeave()
 	running := l.stillRunning()
 	m.mu.Lock()
-	same := slices.Equal(candidates, m.candidates)
+	same, leads := slices.Equal(candidates, m.candidates), m.status.Leading
 	m.mu.Unlock()
+	if !leads { // the store has another leader, or none, and the decision will fail
+		return
+	}
 	m.update(func() {
 		m.candidates, m.acknowledged, m.deserted, m.running = candidates, acknowledged, deserted, running
 	})

@@ -192,8 +192,8 @@ func TestRemovedFounder(t *testing.T) {
 	openTogether(t, a)
 	m := a.storeMember()
 	lose := func(least int) {
-		m.setKnown([]string{silent, "127.0.0.1:1"}, 0)
 		m.member.Yield(group.Announcement{}) // as when the others have removed it
+		m.setKnown([]string{silent, "127.0.0.1:1"}, 0)
 		m.update(func() { m.heardOf, m.access.MinNodes = time.Time{}, least })
 	}
 	lose(1)

@@ -124,7 +124,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for i := range testenv.Repeat(t, 10, 500) {
+			for i := range testenv.Repeat(t, 4, 500) {
 				j := startJob(t)
 				if err := tt.kill(j); err != nil {
 					t.Fatal(err)

@@ -44,7 +44,7 @@ func (d *torchDriver) testDifferential(t *testing.T) {
 	fixed := storetest.SpecialValues()
 	sequences := len(fixed) + 250
 	if d.version != testenv.Official || d.libuv { // 2.14 has the same server without libuv
-		sequences = len(fixed) + testenv.Repeat(t, 250, 40_000)
+		sequences = len(fixed) + testenv.Repeat(t, 100, 40_000)
 	}
 	seed := int(storetest.FirstSeed(t))
 

@@ -19,12 +19,16 @@ import (
 // Streams take different ways through the launcher, depending on their destination.
 var ways = map[string]string{"console": "--tee=0", "file and console": "--tee=3", "file": "--redirects=3"}
 
-// TestMuchOutput checks that an endless line and a flood of lines arrive complete and are not kept in memory.
+// TestMuchOutput checks that an endless line and a flood of lines arrive complete and are not kept in memory. make test
+// has each way and each kind of output, and make soak all pairs of them.
 func TestMuchOutput(t *testing.T) {
 	t.Parallel()
 	mib := testenv.Repeat(t, 64, 1024)
 	for name, flag := range ways {
 		for _, mode := range []string{"line", "flood"} {
+			if quick := (mode == "flood") == (name == "console"); !quick && !testenv.Whole(t) {
+				continue
+			}
 			t.Run(mode+" to "+name, func(t *testing.T) {
 				t.Parallel()
 				j := launch{flags: []string{flag}, args: []string{mode, strconv.Itoa(mib)}}.run(t)

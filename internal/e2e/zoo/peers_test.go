@@ -16,7 +16,7 @@ var mismatches = []struct {
 	nodes      bool   // also runs on two nodes
 	plain      bool   // not about torch: short runs have one version of torch
 }{
-	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "2.14", nodes: true},
+	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "1.13", nodes: true},
 	{mode: "vanishes", text: "exited with code 0 while its peers were still communicating", nodes: true, plain: true},
 	{
 		mode:  "denies",

@@ -165,8 +165,8 @@ func TestRerun(t *testing.T) {
 	}
 }
 
-// TestStoreHostDies removes the agent that hosts the store alone. The others end after the join timeout, with a line that
-// names the alternatives. make test runs it once with and once without a notice to the others.
+// TestStoreHostDies removes the agent that hosts the store alone. The others end after the join timeout, with a line
+// that names the alternatives. make test runs it once with and once without a notice to the others.
 func TestStoreHostDies(t *testing.T) {
 	t.Parallel()
 	for _, departure := range departures {

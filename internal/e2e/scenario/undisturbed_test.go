@@ -102,7 +102,9 @@ func (r *trainer) train(t testing.TB, steps int) ([]float64, error) {
 	lines, err := readRecord(dir)
 	losses := make([]float64, steps+1)
 	for _, l := range lines {
-		losses[l.Step] = l.Loss
+		if l.Event == "step" { // the line at the end has the last step's number, and no loss
+			losses[l.Step] = l.Loss
+		}
 	}
 	return losses, err
 }

@@ -285,7 +285,7 @@ func TestYieldAfterJoining(t *testing.T) {
 		if addr, _ := other.elsewhere(); addr != "member0:1" {
 			t.Errorf("it refers clients to %q", addr)
 		}
-		leader.SetCandidates([]string{"other:1"})
+		leader.SetCandidates(candidates("other:1"))
 		n.await("the other process to join", func() bool { return len(other.Status().Voters) > 0 })
 		pass(time.Second) // it has everything
 		before := other.Status()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,7 @@ func TestAllLeave(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := newNetwork(t, Options{Voters: 3})
 			for _, addr := range addrs {
-				n.start(addr).SetCandidates(append([]string{"nobody:1"}, addrs...))
+				n.start(addr).SetCandidates(candidates(append([]string{"nobody:1"}, addrs...)...))
 			}
 			if err := n.members[addrs[0]].Found(); err != nil {
 				t.Fatal(err)
@@ -92,6 +93,38 @@ func TestLeftForGood(t *testing.T) {
 	})
 }
 
+// TestRollingReplacement replaces each member by a process at the same address, twice, as soon as it has left. Each
+// newcomer becomes a member at once: the pause that keeps a process from being asked again was its predecessor's.
+func TestRollingReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{})
+		addrs := []string{"member0:1", "member1:1", "member2:1"}
+		n.found(addrs...)
+		c := n.client("client", time.Minute, addrs...)
+		now := candidates(addrs...)
+		for i := range 2 * len(addrs) {
+			addr := addrs[i%len(addrs)]
+			if err := n.members[addr].Leave(t.Context()); err != nil {
+				t.Fatalf("%s cannot leave: %v", addr, err)
+			}
+			n.kill(addr)
+			put(t, c, "key", strconv.Itoa(i))
+			n.start(addr)
+			now[i%len(addrs)].Process = strconv.Itoa(i)
+			for _, m := range n.members {
+				m.SetCandidates(slices.Clone(now))
+			}
+			began := time.Now()
+			n.awaitVoters(3)
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("%s votes after %v", addr, took)
+			}
+			holds(t, c, map[string]string{"key": strconv.Itoa(i)})
+		}
+		closeClient(t, c)
+	})
+}
+
 // TestRemovedUnheard cuts a voter off and replaces every member that it knows. When the cut ends it learns from a
 // candidate that it was removed.
 func TestRemovedUnheard(t *testing.T) {
@@ -107,7 +140,9 @@ func TestRemovedUnheard(t *testing.T) {
 			heal = n.isolate("member2:1") // from the new member too
 			for addr, m := range n.members {
 				if addr != "member2:1" { // nobody is to ask it to join
-					m.SetCandidates(slices.DeleteFunc(slices.Clone(addrs), func(a string) bool { return a == "member2:1" }))
+					m.SetCandidates(candidates(slices.DeleteFunc(slices.Clone(addrs), func(a string) bool {
+						return a == "member2:1"
+					})...))
 				}
 			}
 			n.awaitVoters(3)
@@ -158,7 +193,7 @@ func TestDeadCandidates(t *testing.T) {
 			addrs = append(addrs, fmt.Sprintf("dead%d:1", i))
 		}
 		for _, m := range n.members {
-			m.SetCandidates(addrs)
+			m.SetCandidates(candidates(addrs...))
 		}
 		n.kill("member2:1")
 		began := time.Now()
@@ -178,7 +213,7 @@ func TestRestartedVoter(t *testing.T) {
 		n.found(addrs...)
 		n.kill("member2:1")
 		n.awaitVoters(1)
-		n.start("member2:1").SetCandidates(addrs)
+		n.start("member2:1").SetCandidates(candidates(addrs...))
 		began := time.Now()
 		n.awaitVoters(3)
 		if took := time.Since(began); took > 5*time.Second {

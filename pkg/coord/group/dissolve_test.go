@@ -54,7 +54,7 @@ func TestDissolve(t *testing.T) {
 		recorded := map[string]*changes{}
 		for _, addr := range addrs {
 			recorded[addr] = n.startRecorded(addr)
-			n.members[addr].SetCandidates(addrs)
+			n.members[addr].SetCandidates(candidates(addrs...))
 		}
 		if err := n.members["member0:1"].Found(); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestDissolvedForGood(t *testing.T) {
 		if err := dissolves(t, n.members["member0:1"]); err != nil {
 			t.Fatal(err)
 		}
-		n.start("other:1").SetCandidates(addrs)
+		n.start("other:1").SetCandidates(candidates(addrs...))
 		if err := n.members["other:1"].Found(); err != nil {
 			t.Fatal(err)
 		}

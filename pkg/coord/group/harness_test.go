@@ -152,11 +152,20 @@ func (n *network) breakLocked(which func(*link) bool) {
 	}
 }
 
+// candidates returns a candidate at each address.
+func candidates(addrs ...string) []Candidate {
+	all := make([]Candidate, len(addrs))
+	for i, addr := range addrs {
+		all[i].Addr = addr
+	}
+	return all
+}
+
 // found starts a group of members at these addresses and waits until all of them vote.
 func (n *network) found(addrs ...string) {
 	n.t.Helper()
 	for _, addr := range addrs {
-		n.start(addr).SetCandidates(addrs)
+		n.start(addr).SetCandidates(candidates(addrs...))
 	}
 	if err := n.members[addrs[0]].Found(); err != nil {
 		n.t.Fatal(err)
@@ -174,7 +183,7 @@ func (n *network) grow(addrs []string, clients ...*coord.Client) []string {
 	addrs = append(addrs, added)
 	n.start(added)
 	for _, m := range n.members {
-		m.SetCandidates(addrs)
+		m.SetCandidates(candidates(addrs...))
 	}
 	for _, c := range clients {
 		c.SetAddrs(addrs)

@@ -70,7 +70,9 @@ func (m *Member) askOthers(status replica.Status) {
 	}
 	if g.now-g.heard >= silentTicks { // it may have been removed by members that it does not know
 		m.mu.Lock()
-		addrs = append(addrs, m.candidates...)
+		for _, c := range m.candidates {
+			addrs = append(addrs, c.Addr)
+		}
 		m.mu.Unlock()
 	}
 	slices.Sort(addrs)

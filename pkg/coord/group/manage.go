@@ -18,8 +18,14 @@ type manager struct {
 	commit  uint64             // what was committed at the tick before
 	heard   int                // when this member last heard from a leader
 	adopted map[replica.ID]int // when each learner was asked to join, or was first seen
-	refused map[string]int     // until when each candidate that was silent is not asked to join
+	refused map[string]refusal // the addresses of candidates that are not asked to join for a while
 	departs map[replica.ID]int // since when members have been leaving
+}
+
+// refusal is why a candidate is not asked to join: it has left, or was silent.
+type refusal struct {
+	until   int    // in ticks since the start
+	process string // the candidate's, "" if it was none then; the refusal does not hold for another one
 }
 
 // note records the address of a member in the contents, so that all members know it. done gets the outcome.
@@ -47,6 +53,15 @@ func (m *Member) addrOf(id replica.ID) string {
 	return m.addrs[id] // of a member that the contents, which may be out of date, do not have
 }
 
+// addrsOf returns the addresses of members.
+func (m *Member) addrsOf(ids []replica.ID) []string {
+	addrs := make([]string, len(ids))
+	for i, id := range ids {
+		addrs[i] = m.addrOf(id)
+	}
+	return addrs
+}
+
 // manage takes the next step of plan, if this member leads and no step is under way.
 func (m *Member) manage() {
 	g := &m.manager
@@ -70,9 +85,12 @@ func (m *Member) manage() {
 	}
 	switch {
 	case next.add != "":
+		m.log.Debug().Str("address", next.add).Msg("asks another process to join the store's group")
 		g.busy = true
 		m.add(status, next.add, done)
 	case len(next.voters) > 0:
+		m.log.Debug().Strs("voters", m.addrsOf(next.voters)).Strs("learners", m.addrsOf(next.learners)).
+			Msg("changes the members of the store's group")
 		g.busy = true
 		lost := without(slices.Concat(status.Voters, status.Learners), slices.Concat(next.voters, next.learners))
 		silent := ids(slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(o member) bool { return !o.silent }))
@@ -84,6 +102,7 @@ func (m *Member) manage() {
 			done(err)
 		})
 	case next.transfer != 0:
+		m.log.Debug().Str("to", m.addrOf(next.transfer)).Msg("hands over the job's store")
 		if err := m.replica.TransferTo(next.transfer); err != nil {
 			m.log.Debug().Err(err).Msg("cannot hand over the job's store")
 		}
@@ -136,16 +155,38 @@ func (m *Member) forget(status replica.Status, lost, silent []replica.ID) {
 		default:
 			pause = refusedTicks
 		}
-		if g.refused == nil {
-			g.refused = map[string]int{}
-		}
-		g.refused[m.addrOf(id)] = g.now + pause
+		m.refuse(m.addrOf(id), pause)
 		delete(g.adopted, id)
 		edits = append(edits, replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10)})
 	}
 	if len(edits) > 0 {
 		m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write(edits) }, func(error) {})
 	}
+}
+
+// refuse keeps the candidate at addr from being asked to join for so many ticks.
+func (m *Member) refuse(addr string, ticks int) {
+	g := &m.manager
+	if g.refused == nil {
+		g.refused = map[string]refusal{}
+	}
+	r := refusal{until: g.now + ticks}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.candidates {
+		if c.Addr == addr {
+			r.process = c.Process
+		}
+	}
+	g.refused[addr] = r
+}
+
+// refusedUntil returns until when the candidate is not asked to join.
+func (g *manager) refusedUntil(c Candidate) int {
+	if r := g.refused[c.Addr]; r.process == c.Process {
+		return r.until
+	}
+	return 0
 }
 
 // view returns what plan needs. committed is what was committed a tick ago.
@@ -185,14 +226,14 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 		known[m.addrOf(id)] = true
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, addr := range m.candidates {
-		if !known[addr] && g.now >= g.refused[addr] {
-			v.candidates = append(v.candidates, addr)
-		}
-	}
+	able := slices.Clone(m.candidates)
+	m.mu.Unlock()
+	able = slices.DeleteFunc(able, func(c Candidate) bool { return known[c.Addr] || g.now < g.refusedUntil(c) })
 	// Those that have never been silent first, then those whose silence was long ago.
-	slices.SortStableFunc(v.candidates, func(a, b string) int { return cmp.Compare(g.refused[a], g.refused[b]) })
+	slices.SortStableFunc(able, func(a, b Candidate) int { return cmp.Compare(g.refusedUntil(a), g.refusedUntil(b)) })
+	for _, c := range able {
+		v.candidates = append(v.candidates, c.Addr)
+	}
 	return v
 }
 

@@ -92,7 +92,7 @@ type Member struct {
 	current    *coord.Server     // gets the connections
 	leader     string            // the address of the member that leads, or ""
 	referral   string            // the address of another group's member, while this process is in no group
-	candidates []string
+	candidates []Candidate
 	status     Status
 }
 
@@ -166,12 +166,19 @@ func (m *Member) Found() error {
 	}
 }
 
-// SetCandidates sets the addresses of the processes that this member, while it leads, may ask to join the group, the
-// best first. Members among them are ignored.
-func (m *Member) SetCandidates(addrs []string) {
+// Candidate is a process that can become a member.
+type Candidate struct {
+	// Addr is where it is reached, HOST:PORT. Process distinguishes processes that follow each other there: what is known
+	// of one does not hold for the next.
+	Addr, Process string
+}
+
+// SetCandidates sets the processes that this member, while it leads, may ask to join the group, the best first. Members
+// among them are ignored.
+func (m *Member) SetCandidates(candidates []Candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.candidates = addrs
+	m.candidates = candidates
 }
 
 // Status returns the group's state.

@@ -171,7 +171,7 @@ func TestTwoMembers(t *testing.T) {
 		n := newNetwork(t, Options{})
 		addrs := []string{"member0:1", "member1:1"}
 		for _, addr := range addrs {
-			n.start(addr).SetCandidates(addrs)
+			n.start(addr).SetCandidates(candidates(addrs...))
 		}
 		if err := n.members["member0:1"].Found(); err != nil {
 			t.Fatal(err)

@@ -72,7 +72,7 @@ func TestOnChangeOfGroup(t *testing.T) {
 		recorded := map[string]*changes{}
 		for _, addr := range addrs {
 			recorded[addr] = n.startRecorded(addr)
-			n.members[addr].SetCandidates(addrs)
+			n.members[addr].SetCandidates(candidates(addrs...))
 		}
 		if err := n.members["member0:1"].Found(); err != nil {
 			t.Fatal(err)

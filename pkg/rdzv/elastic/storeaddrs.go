@@ -33,7 +33,7 @@ func (m *storeMember) addrs() storeAddrs {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return storeAddrs{
-		Addrs: m.status.Voters, Candidates: m.candidates, Others: m.others,
+		Addrs: m.status.Voters, Candidates: addrsOf(m.candidates), Others: m.others,
 		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound,
 	}
 }

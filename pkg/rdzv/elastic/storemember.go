@@ -61,7 +61,7 @@ type storeMember struct {
 	acknowledged bool                 // this process leads, the job has ended, and all agents know
 	deserted     bool                 // this process leads, and all agents have left, or leave
 	running      string               // names the nodes of the round that run, once another one has finished
-	candidates   []string             // that the latest decision has named
+	candidates   []group.Candidate    // that the latest decision has named
 	former       []string             // the agents of a former group, where this one is announced
 	known        []string             // the other agents that can keep the store
 	others       int                  // how many further agents there are
@@ -282,7 +282,7 @@ func (m *storeMember) decided(l *leader) {
 	m.update(func() {
 		m.candidates, m.acknowledged, m.deserted, m.running = candidates, acknowledged, deserted, running
 	})
-	m.setKnown(candidates, len(l.participants.byID)-len(candidates)) // before anybody can go on without this process
+	m.setKnown(addrsOf(candidates), l.staying()-len(candidates)) // before anybody can go on without this process
 	if !same {
 		m.member.SetCandidates(candidates)
 	}
@@ -303,24 +303,45 @@ func (a *C10d) HostsAlone() bool {
 // replace lost voters at once.
 func (m *storeMember) inviteCount() int { return 2*m.access.Voters + 2 }
 
-// storeCandidates returns the addresses of the agents that can help to keep the store, members of the round by rank
-// first.
-func (l *leader) storeCandidates() []string {
+// storeCandidates returns the agents that can help to keep the store, members of the round by rank first.
+func (l *leader) storeCandidates() []group.Candidate {
 	able := make([]*participant, 0, len(l.storeMembers))
 	for id := range l.storeMembers {
-		if p := l.participants.byID[id]; p != nil && !p.report.Leaving && !p.superseded {
+		if p := l.participants.byID[id]; p != nil && p.stays() {
 			able = append(able, p)
 		}
 	}
 	slices.SortFunc(able, func(a, b *participant) int {
 		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), cmp.Compare(a.arrived, b.arrived)) // -1 comes last
 	})
-	addrs := make([]string, len(able))
+	candidates := make([]group.Candidate, len(able))
 	for i, p := range able {
-		addrs[i] = p.report.StoreMember
+		candidates[i] = group.Candidate{Addr: p.report.StoreMember, Process: string(p.id)}
+	}
+	return candidates
+}
+
+func addrsOf(candidates []group.Candidate) []string {
+	addrs := make([]string, len(candidates))
+	for i, c := range candidates {
+		addrs[i] = c.Addr
 	}
 	return addrs
 }
+
+// staying returns how many agents stay in the job.
+func (l *leader) staying() int {
+	n := 0
+	for _, p := range l.participants.byID {
+		if p.stays() {
+			n++
+		}
+	}
+	return n
+}
+
+// stays reports whether the agent neither leaves nor has another one in its place.
+func (p *participant) stays() bool { return !p.report.Leaving && !p.superseded }
 
 // allLeave reports whether all agents have left, or are about to.
 func (l *leader) allLeave() bool {

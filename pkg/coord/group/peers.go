@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -21,8 +22,8 @@ type peer struct {
 
 // queuedFrame is a frame that waits to be sent.
 type queuedFrame struct {
-	b    []byte
-	done chan struct{} // closed when it was sent, was lost, or waits for a member that cannot be reached
+	b       []byte
+	release func() // called when it was sent, was lost, or waits for a member that cannot be reached
 }
 
 const (
@@ -74,13 +75,14 @@ func (m *Member) send(addr string, f frame) (done <-chan struct{}) {
 		m.running.Go(func() { m.sendAll(ctx, p, hello) })
 	}
 	p.used = m.manager.now
-	q := queuedFrame{f.encode(), make(chan struct{})}
+	released := make(chan struct{})
+	q := queuedFrame{f.encode(), sync.OnceFunc(func() { close(released) })}
 	select {
 	case p.frames <- q:
 	default:
-		close(q.done)
+		q.release()
 	}
-	return q.done
+	return released
 }
 
 // disconnectFormer ends the connections to processes that are members no more, once they have got the last frames.
@@ -110,15 +112,18 @@ func (m *Member) disconnect() {
 // sendAll sends the frames of p until ctx ends. It connects when there is a frame to send, so that it leaves former
 // members alone.
 func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
+	var queue []queuedFrame // to be sent first
 	for {
-		var first queuedFrame
-		select {
-		case first = <-p.frames:
-		case <-ctx.Done():
-			return
+		if len(queue) == 0 {
+			select {
+			case q := <-p.frames:
+				queue = append(queue, q)
+			case <-ctx.Done():
+				return
+			}
 		}
-		err := m.sendFrom(ctx, p, hello, first)
-		if ctx.Err() != nil {
+		var err error
+		if queue, err = m.sendFrom(ctx, p, hello, queue); ctx.Err() != nil {
 			return
 		}
 		m.log.Debug().Err(err).Str("member", p.addr).Msg("no connection to another member of the store's group")
@@ -139,48 +144,84 @@ func (m *Member) unreachable(p *peer) {
 	}
 }
 
-// sendFrom connects, and sends the first frame and those after it until the connection breaks or ctx ends.
-func (m *Member) sendFrom(ctx context.Context, p *peer, hello []byte, first queuedFrame) error {
-	waited := sync.OnceFunc(func() { close(first.done) })
-	defer waited()
-	nc, err := m.connect(ctx, p.addr, waited)
+// sendFrom connects, and sends the queue and then further frames until the connection breaks or ctx ends. It returns
+// what it has not begun to send. If it cannot connect, the queue is lost.
+func (m *Member) sendFrom(
+	ctx context.Context, p *peer, hello []byte, queue []queuedFrame,
+) (left []queuedFrame, err error) {
+	nc, queue, err := m.connect(ctx, p.addr, p.frames, queue)
 	if err != nil {
-		return err
+		for _, q := range queue {
+			q.release()
+		}
+		return nil, err
 	}
-	defer nc.Close()
+	broken := m.watchEnd(nc)
+	defer func() { nc.Close(); <-broken }()
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
-	for q, b := first, slices.Concat(hello, first.b); ; b = q.b {
-		err := write(nc, b, func(int) {})
-		if q.done == first.done {
-			waited()
-		} else {
-			close(q.done)
-		}
-		if err != nil {
-			return err
+	for begin := hello; ; begin = nil {
+		if len(queue) == 0 {
+			select {
+			case q := <-p.frames:
+				queue = append(queue, q)
+			case <-broken:
+				return nil, errEnded
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
 		}
 		select {
-		case q = <-p.frames:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-broken:
+			return queue, errEnded
+		default:
+		}
+		err := write(nc, slices.Concat(begin, queue[0].b), func(int) {})
+		queue[0].release()
+		if queue = queue[1:]; err != nil {
+			return queue, err
 		}
 	}
 }
 
-// connect connects to the member at addr. It tries for some time, and calls failed after each failed attempt.
-func (m *Member) connect(ctx context.Context, addr string, failed func()) (net.Conn, error) {
-	nc, err := m.dial(ctx, addr)
-	for tries := 1; err != nil && tries < maxTries; tries++ {
-		failed()
-		select {
-		case <-time.After(dialPause):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+var errEnded = errors.New("the other member has ended the connection")
+
+// watchEnd returns a channel that is closed when the connection has ended. Without it, a frame for a process that
+// follows another one at its address would be written to the former's connection, and be lost without an error.
+func (m *Member) watchEnd(nc net.Conn) <-chan struct{} {
+	ended := make(chan struct{})
+	m.running.Go(func() {
+		defer close(ended)
+		_, _ = nc.Read(make([]byte, 1)) // the other member sends nothing on this connection
+	})
+	return ended
+}
+
+// connect connects to the member at addr. It tries for some time. Meanwhile it adds further frames to the queue, which
+// it returns. All of them are released after an attempt that has failed.
+func (m *Member) connect(
+	ctx context.Context, addr string, further <-chan queuedFrame, queue []queuedFrame,
+) (nc net.Conn, all []queuedFrame, err error) {
+	for tries := 1; ; tries++ {
+		if nc, err = m.dial(ctx, addr); err == nil || tries == maxTries {
+			return nc, queue, err
 		}
-		nc, err = m.dial(ctx, addr)
+		for _, q := range queue {
+			q.release()
+		}
+		for pause := time.After(dialPause); pause != nil; {
+			select {
+			case <-pause:
+				pause = nil
+			case q := <-further:
+				if q.release(); len(queue) < maxQueued {
+					queue = append(queue, q)
+				}
+			case <-ctx.Done():
+				return nil, nil, context.Cause(ctx)
+			}
+		}
 	}
-	return nc, err
 }
 
 // dial makes one attempt to connect to the member at addr.

@@ -132,3 +132,20 @@ func TestSent(t *testing.T) {
 		}
 	})
 }
+
+// TestNextProcess sends a frame to a process that follows another one at its address. The frame arrives, although the
+// connection to the former process has ended without a word.
+func TestNextProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{})
+		n.found("member0:1")
+		m := n.members["member0:1"]
+		for range 3 {
+			heard := n.listen("other:1")
+			inLoop(m, func() { m.send("other:1", frame{kind: frameAnnounce}) })
+			soon(t, heard, "the frame")
+			n.kill("other:1")
+			synctest.Wait()
+		}
+	})
+}

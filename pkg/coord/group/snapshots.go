@@ -60,7 +60,7 @@ func (m *Member) deliver(ctx context.Context, s *snapshot, hello []byte, message
 	if err != nil {
 		return err
 	}
-	nc, err := m.connect(ctx, s.addr, func() {})
+	nc, _, err := m.connect(ctx, s.addr, nil, nil)
 	if err != nil {
 		return err
 	}

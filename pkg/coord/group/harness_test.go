@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,7 +82,7 @@ func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {
 		return nil, errCut
 	}
 	if m == nil {
-		return nil, errors.New("nobody listens there")
+		return nil, syscall.ECONNREFUSED
 	}
 	here, there := net.Pipe()
 	l := &link{Conn: here, ends: [2]string{from, to}, rate: &n.rate}

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -128,6 +129,9 @@ func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
 		}
 		m.log.Debug().Err(err).Str("member", p.addr).Msg("no connection to another member of the store's group")
 		m.call(func() { m.unreachable(p) })
+		if errors.Is(err, errEnded) {
+			m.considerEnd(ctx, p)
+		}
 	}
 }
 
@@ -179,12 +183,62 @@ func (m *Member) sendFrom(
 		err := write(nc, slices.Concat(begin, queue[0].b), func(int) {})
 		queue[0].release()
 		if queue = queue[1:]; err != nil {
-			return queue, err
+			return queue, fmt.Errorf("%w: %w", errEnded, err)
 		}
 	}
 }
 
-var errEnded = errors.New("the other member has ended the connection")
+// errEnded is the error of a connection that there has been.
+var errEnded = errors.New("the connection has ended")
+
+// considerEnd notifies the replica that the process of the member at p has ended, if it led and nobody listens there any
+// more. The connection to it has just ended. Where a firewall refuses all connections there was none.
+func (m *Member) considerEnd(ctx context.Context, p *peer) {
+	var leader replica.ID
+	asked := make(chan struct{})
+	m.call(func() {
+		if m.replica != nil && m.peers[p.addr] == p {
+			if id := m.replica.Status().Leader; id != 0 && m.addrOf(id) == p.addr {
+				leader = id
+			}
+		}
+		close(asked)
+	})
+	select {
+	case <-asked:
+	case <-m.done:
+		return
+	}
+	if leader == 0 {
+		return
+	}
+	for range endTries { // a listener may end a moment after the connections
+		nc, err := m.dial(ctx, p.addr)
+		if err == nil {
+			nc.Close()
+			return
+		}
+		if failed, ok := errors.AsType[*coord.DialError](err); ok && failed.Obstacle == coord.ObstacleRefused {
+			m.call(func() {
+				if m.replica != nil && m.peers[p.addr] == p {
+					m.replica.LeaderEnded(leader)
+				}
+			})
+			return
+		}
+		select {
+		case <-time.After(endPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endTries is how often considerEnd looks whether somebody listens, with pauses of endPause.
+const (
+	endTries = 5
+	endPause = 20 * time.Millisecond
+)
 
 // watchEnd returns a channel that is closed when the connection has ended. Without it, a frame for a process that
 // follows another one at its address would be written to the former's connection, and be lost without an error.

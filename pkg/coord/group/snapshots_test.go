@@ -25,6 +25,7 @@ func joinSlowly(t *testing.T, meanwhile func(*network)) (sent int64, took time.D
 		}
 	}
 	closeClient(t, c)
+	synctest.Wait() // all followers have it
 	n.rate.Store(256 << 10)
 	began := time.Now()
 	n.kill("member2:1")

@@ -106,6 +106,12 @@ func (g *group) deliver(m Message) {
 		return
 	}
 	g.sent = append(g.sent, m)
+	g.step(to, m)
+}
+
+// step passes a message on as a network does.
+func (g *group) step(to *Replica, m Message) {
+	g.t.Helper()
 	data, err := m.Encode()
 	if err != nil {
 		g.t.Fatal(err)

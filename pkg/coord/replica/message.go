@@ -266,6 +266,9 @@ func (r *Replica) Step(m Message) error {
 	if err := r.check(m.raft); err != nil {
 		return err
 	}
+	if r.now < r.hurries && m.From() == r.ended {
+		return nil // it was on its way when that process ended
+	}
 	if m.IsSnapshot() && m.raft.GetSnapshot().GetMetadata().GetIndex() > r.commit {
 		if m.decoded == nil {
 			return fmt.Errorf("%w: a snapshot that was not decoded", ErrMessage)

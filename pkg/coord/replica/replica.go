@@ -94,6 +94,8 @@ type Replica struct {
 	now     int // ticks since the start
 	silent  int // ticks since a leader sent something, this replica voted, or it campaigned
 	timeout int // ticks of silence after which it campaigns
+	ended   ID  // the leader whose process has ended
+	hurries int // until when this replica, because of that, campaigns again after a few ticks
 
 	applyMembers func(*pb.ConfChangeV2) *pb.ConfState // the node's method; a test replaces it by a faulty one
 	leaves       uint64                               // the term in which it proposed the end of the change under way
@@ -166,10 +168,41 @@ func (r *Replica) forgetLeader() {
 	}
 }
 
+// LeaderEnded notes that the leader's process has ended: nobody has to wait for a word of it. The voters elect another
+// leader, the ones with the lowest ids first. All of them should learn of it, since each refuses to vote for others as
+// long as it has a leader. It does nothing if this replica knows another leader, or none. It harms nothing if the leader
+// goes on: it learns that another one was elected.
+func (r *Replica) LeaderEnded(id ID) {
+	if r.failed != nil || r.leader || id == 0 || r.lead != id {
+		return
+	}
+	r.forgetLeader()
+	r.ended, r.hurries = id, r.now+r.cfg.ElectionTicks
+	r.silent, r.timeout = 0, r.turn()
+	if r.timeout == 1 {
+		r.campaign() // nobody else comes before it
+	}
+}
+
+// turn returns after how many ticks this replica campaigns when the leader's process has ended: the voters do so one
+// after the other, in the order of their ids.
+func (r *Replica) turn() int {
+	turn := 1
+	for _, id := range r.machine.members.GetVoters() {
+		if ID(id) < r.id && ID(id) != r.ended {
+			turn += 2
+		}
+	}
+	return turn
+}
+
 // campaign asks the other voters whether they would vote for this replica, if it is a voter. A new group's founder is
 // the only one.
 func (r *Replica) campaign() {
 	r.silent, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)
+	if r.now < r.hurries {
+		r.timeout = r.turn()
+	}
 	if !r.votes(r.id) && r.dismissal == nil {
 		return
 	}
@@ -190,6 +223,7 @@ func (r *Replica) heardFrom(m Message) {
 	case pb.MsgAppResp, pb.MsgHeartbeatResp:
 		if p != nil {
 			p.heard = r.now
+			p.answers = p.answers || m.raft.GetTerm() == r.term
 		}
 	case pb.MsgApp, pb.MsgHeartbeat, pb.MsgSnap:
 		if r.lead == from && m.raft.GetTerm() == r.term {
@@ -237,6 +271,9 @@ func (r *Replica) observe(rd raft.Ready) {
 	}
 	if rd.SoftState != nil {
 		r.lead, r.leader = ID(rd.Lead), rd.RaftState == raft.StateLeader
+		if r.lead != 0 && r.now < r.hurries {
+			r.hurries, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)
+		}
 	}
 	if !r.leader {
 		r.settleAll()

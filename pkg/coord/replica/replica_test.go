@@ -71,6 +71,75 @@ func TestLeaderIsLost(t *testing.T) {
 	}
 }
 
+// Voters that learn of the end of the leader's process elect another one at once. The next one in turn does if that one
+// cannot, and who learns of it alone waits for the others.
+func TestLeaderEnded(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		learn  []ID
+		gone   []ID // with the leader
+		leader ID
+		within int
+	}{
+		{name: "all learn of it", learn: []ID{2, 3, 4, 5}, leader: 2, within: 1},
+		{name: "one after the other", learn: []ID{5, 4, 3, 2}, leader: 2, within: 1},
+		{name: "the first one is gone too", learn: []ID{3, 4, 5}, gone: []ID{2}, leader: 3, within: 3},
+		{name: "a majority learns of it", learn: []ID{2, 3, 4}, leader: 2, within: 1},
+		{name: "one learns of it", learn: []ID{3}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGroupOf(t, 5, Config{})
+			g.settled(g.leader(), g.write(g.leader(), "k", "v"), nil)
+			for range 3 {
+				g.replicas[1].Tick()
+			}
+			late := g.replicas[1].Output().Messages // its heartbeats, on their way when it ends
+			for _, id := range append(tt.gone, 1) {
+				g.kill(id)
+			}
+			for _, id := range tt.learn {
+				g.replicas[id].LeaderEnded(1)
+				for _, m := range late {
+					if m.To() == id {
+						g.step(g.replicas[id], m)
+					}
+				}
+				g.run()
+			}
+			if g.tick(tt.within); tt.leader == 0 {
+				g.tick(5)
+				for id, role := range g.roles {
+					if g.replicas[id] != nil && role.Leader > 1 {
+						t.Errorf("%d follows %d", id, role.Leader)
+					}
+				}
+				return
+			}
+			if r := g.leader(); r.id != tt.leader {
+				t.Errorf("%d leads, want %d", r.id, tt.leader)
+			}
+			g.settled(g.leader(), g.confirm(g.leader()), nil)
+		})
+	}
+}
+
+// A leader whose end was a mistake follows the next one.
+func TestLeaderEndedByMistake(t *testing.T) {
+	g := newGroupOf(t, 3, Config{})
+	for _, id := range []ID{2, 3} {
+		g.replicas[id].LeaderEnded(1)
+	}
+	g.tick(3)
+	if r := g.leader(); r.id != 2 {
+		t.Errorf("%d leads", r.id)
+	}
+	g.replicas[1].LeaderEnded(3) // which does not lead
+	g.tick(30)
+	if r := g.leader(); r.id != 2 {
+		t.Errorf("%d leads later", r.id)
+	}
+}
+
 // A follower campaigns after exactly as many ticks as its caller says, and draws again after each campaign.
 func TestElectionTimeout(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})

@@ -28,6 +28,11 @@ func (w *world) disrupt() {
 	if w.chance(w.cfg.kills) {
 		w.kill()
 	}
+	if w.chance(w.cfg.notices / 100) { // that are wrong
+		if h := w.hosts[w.rng.IntN(len(w.hosts))]; h.r != nil {
+			w.notify(h.r.lead, w.cfg.notices)
+		}
+	}
 }
 
 // kill ends a random voter if the latest leader says that the group survives that.
@@ -63,11 +68,23 @@ func (w *world) kill() {
 	h := w.host(status.Voters[w.rng.IntN(len(status.Voters))])
 	w.logf("replica %d dies", h.r.id)
 	w.check.kills++
+	w.notify(h.r.id, w.cfg.notices)
 	if w.plant.reuseID {
 		w.start(h, h.r.id, false)
 		return
 	}
 	h.r, h.dead = nil, w.now+1+w.rng.IntN(40)
+}
+
+// notify tells some replicas that the process of a leader has ended.
+func (w *world) notify(leader ID, probability float64) {
+	for _, h := range w.hosts {
+		if h.r != nil && h.r.id != leader && w.chance(probability) {
+			w.logf("replica %d learns that %d has ended", h.r.id, leader)
+			w.check.notices++
+			h.r.LeaderEnded(leader)
+		}
+	}
 }
 
 // heal ends all faults.

@@ -34,7 +34,7 @@ func TestSimulation(t *testing.T) {
 	if bad != nil {
 		t.Fatal(replay(bad.seed, planted{}, 100))
 	}
-	if seen.kills == 0 || seen.rotations == 0 || seen.handovers == 0 || seen.snapshots == 0 || seen.unknown == 0 {
+	if seen.kills == 0 || seen.notices == 0 || seen.rotations == 0 || seen.handovers == 0 || seen.snapshots == 0 || seen.unknown == 0 {
 		t.Errorf("too little happened: %+v", seen)
 	}
 }
@@ -50,6 +50,7 @@ func (s *simSum) add(w *world) {
 	s.seeds, s.ticks, s.acked = s.seeds+1, s.ticks+w.now, s.acked+len(w.check.acked)
 	s.writes, s.confirms, s.changes = s.writes+e.writes, s.confirms+e.confirms, s.changes+e.changes
 	s.kills, s.handovers, s.rotations = s.kills+e.kills, s.handovers+e.handovers, s.rotations+e.rotations
+	s.notices += e.notices
 	s.snapshots, s.terms, s.unknown = s.snapshots+e.snapshots, s.terms+e.terms, s.unknown+e.unknown
 }
 

@@ -32,6 +32,7 @@ type profile struct {
 	cuts, pauses, kills      float64 // probability of each in a tick
 	rotates, shrinks, hands  float64 // replaced voters, changes to a single voter, handovers of leadership, in a tick
 	writes                   float64 // per tick
+	notices                  float64 // of a leader's end; a hundredth as often, in a tick, of one that goes on
 	direct                   bool    // new voters are not learners first
 	maxLog, maxAppend, ticks int
 }
@@ -93,6 +94,7 @@ func newWorld(seed uint64) *world {
 	if rng.IntN(4) == 0 && w.cfg.machines > 5 {
 		w.cfg.voters = 5
 	}
+	w.cfg.notices = pick(0, 0.5, 1)
 	w.check.init()
 	return w
 }

@@ -12,6 +12,7 @@ import (
 // peer is what a leader knows of another member.
 type peer struct {
 	heard   int    // the tick of its last answer
+	answers bool   // it has answered in this term
 	applied uint64 // the index that it has applied, at least
 	target  uint64 // the commit index that it has to reach next
 	reached int    // the tick at which it had reached the target before
@@ -101,7 +102,8 @@ type Member struct {
 	Voter   bool
 	Match   uint64 // the index up to which it has the entries
 	Applied uint64 // the index that it has applied, at least
-	Silent  int    // ticks since its last answer to a message of the leader
+	Silent  int    // ticks since its last answer to a message of the leader, or since the leader leads
+	Answers bool   // it has answered this leader
 }
 
 // Status describes a replica.
@@ -133,7 +135,7 @@ func (r *Replica) Status() Status {
 		if p := r.peers[ID(id)]; p != nil {
 			s.Members = append(s.Members, Member{
 				ID: ID(id), Voter: kind == raft.ProgressTypePeer, Match: progress.Match, Applied: p.applied,
-				Silent: r.now - p.heard,
+				Silent: r.now - p.heard, Answers: p.answers,
 			})
 		}
 	})
@@ -144,14 +146,14 @@ func (r *Replica) Status() Status {
 func (s Status) All() []ID { return slices.Concat(s.Voters, s.Outgoing, s.Learners) }
 
 // SurvivesLoss reports whether the group can go on after the loss of any one voter, as far as a leader knows: there are
-// three or more, no change of members is under way, and each voter has applied the latest one. A voter that has not
-// needs a majority of the old voters to be elected, and may keep the others from being elected. It holds until the next
-// Change.
+// three or more, no change of members is under way, and each voter has answered the leader and has applied the latest
+// change. A voter that has not needs a majority of the old voters to be elected, and may keep the others from being
+// elected. It holds until the next Change.
 func (s Status) SurvivesLoss() bool {
 	if !s.Leading || len(s.Voters) < 3 || s.Changing {
 		return false
 	}
-	return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Voter && m.Applied < s.Changed })
+	return !slices.ContainsFunc(s.Members, func(m Member) bool { return m.Voter && (!m.Answers || m.Applied < s.Changed) })
 }
 
 func ids(numbers []uint64) []ID {

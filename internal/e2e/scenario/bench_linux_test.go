@@ -18,19 +18,27 @@ type disturbance struct {
 	do func(j *job, workers []line) float64
 	// last waits for the end of the standstill and returns its time.
 	last func(lines []line, round int) (at float64, over bool)
+	// ofHost says that the disturbed agent is the one at the endpoint, whose store other agents keep too.
+	ofHost bool
 }
 
 // BenchmarkStandstill measures how long a job of 2 to 5 nodes, four of which are present, stands still after a
 // disturbance. It reports the median and the maximum of -benchtime=Nx runs. The workers start and stop at once.
 func BenchmarkStandstill(b *testing.B) {
 	disturbances := []disturbance{
-		{"an agent is killed", kill, restarted(3)},
-		{"a link is cut", cut, restarted(3)},
-		{"a worker fails, until its peers are stopped", fail, peersStopped},
-		{"a node comes", join, restarted(5)},
+		{"an agent is killed", killed(3), restarted(3), false},
+		{"a link is cut", cut(3), restarted(3), false},
+		{"a worker fails, until its peers are stopped", fail, peersStopped, false},
+		{"a node comes", join, restarted(5), false},
+		{"the store's host is killed", killed(0), restarted(3), true},
+		{"the store's host is cut off", cut(0), restarted(3), true},
+		{"the store's host is frozen", frozen(0), restarted(3), true},
 	}
-	for _, backend := range append([]backend{{"c10d on an agent", (*job).useAgent}}, apart...) {
+	for i, backend := range append([]backend{{"c10d on an agent", (*job).useAgent}}, apart...) {
 		for _, d := range disturbances {
+			if d.ofHost && i > 0 {
+				continue
+			}
 			b.Run(backend.name+": "+d.name, func(b *testing.B) {
 				lab := hosts.New(b, 6)
 				var took []float64
@@ -59,7 +67,7 @@ func standstill(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) fl
 	}
 	b.Setenv(stampEnv, j.dir)
 	j.flags = []string{
-		"--nnodes=2:5", "--rdzv-id=bench", "--max-restarts=1", "--no-python",
+		"--nnodes=2:5", ownRunID(), "--max-restarts=1", "--no-python", "--log-level=info",
 		"--rdzv-conf=join_settle=0,last_call_timeout=1," + keepAliveConf,
 	}
 	defer func() {
@@ -75,6 +83,11 @@ func standstill(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) fl
 		workers = slices.DeleteFunc(j.record(), func(l line) bool { return l.World != 4 || l.Event != "start" })
 		return len(workers) == 4
 	})
+	if d.ofHost {
+		for _, a := range j.agents {
+			a.await(survivesLoss)
+		}
+	}
 	begin := d.do(j, workers)
 	var end float64
 	await(b, "the end of the standstill", func() bool {
@@ -108,16 +121,28 @@ func peersStopped(lines []line, round int) (float64, bool) {
 	return lines[len(lines)-1].Time, true
 }
 
-func kill(j *job, _ []line) float64 {
-	begin := monotonic()
-	_ = syscall.Kill(j.agents[3].agentPID(), syscall.SIGKILL)
-	return begin
+func killed(i int) func(*job, []line) float64 {
+	return func(j *job, _ []line) float64 {
+		begin := monotonic()
+		_ = syscall.Kill(j.agents[i].agentPID(), syscall.SIGKILL)
+		return begin
+	}
 }
 
-func cut(j *job, _ []line) float64 {
-	begin := monotonic()
-	j.agents[3].host.Cut()
-	return begin
+func frozen(i int) func(*job, []line) float64 {
+	return func(j *job, _ []line) float64 {
+		begin := monotonic()
+		_ = syscall.Kill(j.agents[i].agentPID(), syscall.SIGSTOP)
+		return begin
+	}
+}
+
+func cut(i int) func(*job, []line) float64 {
+	return func(j *job, _ []line) float64 {
+		begin := monotonic()
+		j.agents[i].host.Cut()
+		return begin
+	}
 }
 
 func fail(j *job, workers []line) float64 {

@@ -38,7 +38,7 @@ type Options struct {
 	OnGroup func(Announcement)
 	// Voters is how many members vote, if there are enough: 1, 3 or 5. 0 means 3.
 	Voters int
-	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 20 ticks is replaced by
+	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 15 ticks is replaced by
 	// another leader, and a voter that is silent for 20 by another voter. 0 means 100 ms.
 	Tick   time.Duration
 	Logger zerolog.Logger
@@ -230,7 +230,8 @@ func (m *Member) call(f func()) {
 func (m *Member) become(id replica.ID, instance string, founder bool) error {
 	r, err := replica.New(replica.Config{
 		ID: id, Founder: founder, HeartbeatTicks: 2, ElectionTicks: electionTicks,
-		ElectionTimeout: func() int { return electionTicks + mathrand.N(electionTicks) }, MaxWrite: maxWrite,
+		// Members tick at different moments, so that a few ticks are enough to keep most of them from campaigning at once.
+		ElectionTimeout: func() int { return electionTicks + mathrand.N(electionTicks/2) }, MaxWrite: maxWrite,
 	})
 	if err != nil {
 		return fmt.Errorf("join the store's group: %w", err)

@@ -191,8 +191,8 @@ func (m *Member) sendFrom(
 // errEnded is the error of a connection that there has been.
 var errEnded = errors.New("the connection has ended")
 
-// considerEnd notifies the replica that the process of the member at p has ended, if it led and nobody listens there any
-// more. The connection to it has just ended. Where a firewall refuses all connections there was none.
+// considerEnd notifies the replica that the process of the member at p has ended, if it led and nobody listens there
+// any more. The connection to it has just ended. Where a firewall refuses all connections there was none.
 func (m *Member) considerEnd(ctx context.Context, p *peer) {
 	var leader replica.ID
 	asked := make(chan struct{})

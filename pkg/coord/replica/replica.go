@@ -170,18 +170,15 @@ func (r *Replica) forgetLeader() {
 
 // LeaderEnded notes that the leader's process has ended: nobody has to wait for a word of it. The voters elect another
 // leader, the ones with the lowest ids first. All of them should learn of it, since each refuses to vote for others as
-// long as it has a leader. It does nothing if this replica knows another leader, or none. It harms nothing if the leader
-// goes on: it learns that another one was elected.
+// long as it has a leader. It does nothing if this replica knows another leader, or none. If the leader goes on, that
+// does no harm: it learns that another one was elected.
 func (r *Replica) LeaderEnded(id ID) {
 	if r.failed != nil || r.leader || id == 0 || r.lead != id {
 		return
 	}
 	r.forgetLeader()
 	r.ended, r.hurries = id, r.now+r.cfg.ElectionTicks
-	r.silent, r.timeout = 0, r.turn()
-	if r.timeout == 1 {
-		r.campaign() // nobody else comes before it
-	}
+	r.silent, r.timeout = 0, r.turn() // by then the others should have learned of it too
 }
 
 // turn returns after how many ticks this replica campaigns when the leader's process has ended: the voters do so one
@@ -201,7 +198,7 @@ func (r *Replica) turn() int {
 func (r *Replica) campaign() {
 	r.silent, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)
 	if r.now < r.hurries {
-		r.timeout = r.turn()
+		r.timeout = r.turn() + 2 // the others may have to be connected first
 	}
 	if !r.votes(r.id) && r.dismissal == nil {
 		return
@@ -270,6 +267,9 @@ func (r *Replica) observe(rd raft.Ready) {
 		r.term, r.vote, r.commit = rd.GetTerm(), ID(rd.GetVote()), rd.GetCommit()
 	}
 	if rd.SoftState != nil {
+		if rd.RaftState == raft.StateCandidate {
+			r.silent = 0 // the votes have as long to come as the promises of votes
+		}
 		r.lead, r.leader = ID(rd.Lead), rd.RaftState == raft.StateLeader
 		if r.lead != 0 && r.now < r.hurries {
 			r.hurries, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)

@@ -140,6 +140,31 @@ func TestLeaderEndedByMistake(t *testing.T) {
 	}
 }
 
+// A candidate waits as long for votes as for the promises of votes: the promises may come late.
+func TestCandidateWaits(t *testing.T) {
+	g := newGroupOf(t, 3, Config{})
+	g.kill(1)
+	g.tick(10)
+	r := g.replicas[2]
+	r.cfg.ElectionTimeout = func() int { return 10 }
+	var promises []Message
+	g.drop = func(m Message) bool {
+		late := m.raft.GetType() == pb.MsgPreVoteResp
+		if late {
+			promises = append(promises, m)
+		}
+		return late || m.raft.GetType() == pb.MsgVoteResp
+	}
+	r.campaign()
+	g.tick(9)
+	g.step(r, promises[0])
+	term := r.term
+	g.tick(9)
+	if g.run(); r.term != term || len(promises) > 1 {
+		t.Errorf("campaigns again after %d terms, %d promises", r.term-term, len(promises))
+	}
+}
+
 // A follower campaigns after exactly as many ticks as its caller says, and draws again after each campaign.
 func TestElectionTimeout(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})

@@ -73,7 +73,7 @@ func (c *Config) checkEndpoints(r *reader) {
 	switch inferred := r.settings[name].Source.Kind == FromScheduler; {
 	case len(v.Endpoints) > maxEndpoints:
 		r.fail(name, fmt.Sprintf("has %d endpoints: give at most %d", len(v.Endpoints), maxEndpoints))
-	case c.MaxNodes > 2 && v.Voters > 1:
+	case c.MaxNodes > 1 && v.Voters > 1:
 	case inferred:
 		v.Endpoints = v.Endpoints[:1]
 		v.Endpoint, _, _ = strings.Cut(v.Endpoint, ",")
@@ -81,7 +81,7 @@ func (c *Config) checkEndpoints(r *reader) {
 		r.fail(name, "has several endpoints, but with voters=1 in --rdzv-conf only the first node keeps the job's store: "+
 			"give one endpoint, or leave voters out")
 	default:
-		r.fail(name, "has several endpoints, but only jobs of three or more nodes keep their store on several: give one "+
+		r.fail(name, "has several endpoints, but only jobs of several nodes keep their store on several: give one "+
 			"endpoint, or a larger maximum of --nnodes")
 	}
 }

@@ -331,7 +331,7 @@ func TestRendezvousRefuses(t *testing.T) {
 			nil,
 			"--rdzv-endpoint=h:0: several nodes need a port that they all know",
 		},
-		{[]string{"--nnodes=2", "--rdzv-endpoint=h,i"}, nil, "--rdzv-endpoint=h,i: has several endpoints, but only jobs of three or more nodes keep their store on several: give one endpoint, or a larger maximum of --nnodes"},
+		{[]string{"--nnodes=1", "--rdzv-endpoint=h,i"}, nil, "--rdzv-endpoint=h,i: has several endpoints, but only jobs of several nodes keep their store on several: give one endpoint, or a larger maximum of --nnodes"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=h,i", "--rdzv-conf=voters=1"}, nil, "--rdzv-endpoint=h,i: has several endpoints, but with voters=1 in --rdzv-conf only the first node keeps the job's store: give one endpoint, or leave voters out"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=h,h:29400"}, nil, "--rdzv-endpoint=h,h:29400: h:29400 is there twice"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=a,b,c,d,e,f"}, nil, "--rdzv-endpoint=a,b,c,d,e,f: has 6 endpoints: give at most 5"},

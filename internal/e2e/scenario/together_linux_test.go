@@ -3,6 +3,7 @@ package scenario
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -113,6 +114,32 @@ func TestRollingReplacement(t *testing.T) {
 		j.start(h)
 		at = j.awaitRound(at.number, 4)
 		worlds = append(worlds, 3, 4)
+	}
+	j.finish()
+	j.end(0, codes, expected{worlds: worlds})
+}
+
+// TestTwoNodesInTurn replaces both nodes of a job, the one at the endpoint first, and then that one again. The other
+// one goes on alone meanwhile.
+func TestTwoNodesInTurn(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "1:2")
+	two := j.nodes()[:2]
+	j.start(two[0]).await("hosting the rendezvous")
+	j.start(two[1])
+	at := j.awaitRound(-1, 2)
+	codes, worlds := map[*program]int{}, []int{2}
+	running := slices.Clone(j.agents)
+	for _, i := range []int{0, 1, 0} {
+		old := running[i]
+		codes[old] = departures[1].leave(j, old)
+		if got := old.code(); got != codes[old] {
+			t.Fatalf("%s ended with %d, want %d", old.name, got, codes[old])
+		}
+		at = j.awaitRound(at.number, 1)
+		running[i] = j.start(two[i])
+		at = j.awaitRound(at.number, 2)
+		worlds = append(worlds, 1, 2)
 	}
 	j.finish()
 	j.end(0, codes, expected{worlds: worlds})

@@ -136,7 +136,7 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 	case in.Backend == rdzv.BackendStatic:
 		host := in.rank == 0
 		access.IsHost, access.ServesWorkers, out.Stores.Fixed, out.Stores.Shared = &host, true, true, true
-	case in.MaxNodes > 2 && in.Voters > 1:
+	case in.MaxNodes > 1 && in.Voters > 1:
 		access.Voters, access.MinNodes, access.LaunchID = in.Voters, in.MinNodes, o.Launch.ID
 		access.LocalAddr, access.MemberPorts = o.LocalAddr, o.WorkerStorePorts
 		access.More = o.furtherHosts(in)

@@ -41,6 +41,10 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 // does nothing more if nobody has led the group for lostLeaderTimeout.
 func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	ctx, cancel := context.WithCancel(ctx)
+	m.mu.Lock()
+	g := m.recordOf()
+	m.mu.Unlock()
+	m.writeGroup(*g)
 	left := make(chan error, 1)
 	go func() { left <- m.member.Leave(ctx) }()
 	for waiting := true; waiting; {

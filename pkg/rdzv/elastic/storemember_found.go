@@ -278,7 +278,8 @@ func (m *storeMember) forget() {
 	m.update(func() { m.heardOf = time.Time{} })
 }
 
-// setKnown sets which other agents can keep the store, as far as this process knows.
+// setKnown sets which other agents can keep the store, as far as this process knows. If there is one, it cannot go on
+// by itself: of two agents, one votes. It can once this process hands over to it.
 func (m *storeMember) setKnown(addrs []string, others int) {
 	m.mu.Lock()
 	known := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool { return addr == m.addr })
@@ -287,9 +288,17 @@ func (m *storeMember) setKnown(addrs []string, others int) {
 	same := slices.Equal(known, m.known) && m.others == others
 	m.known, m.others = known, others
 	g := m.recordOf()
+	alone := m.status.Leading && len(m.status.Voters) == 1 && len(known) < 2
 	m.mu.Unlock()
-	if !same && m.place != nil && len(known) > 0 {
-		m.place.writeGroup(*g)
+	if !same && !alone {
+		m.writeGroup(*g)
+	}
+}
+
+// writeGroup records that other agents may go on with the store, if there are any.
+func (m *storeMember) writeGroup(g earlierGroup) {
+	if m.place != nil && len(g.Addrs) > 0 {
+		m.place.writeGroup(g)
 	}
 }
 

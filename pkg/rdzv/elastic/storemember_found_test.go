@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -110,6 +111,41 @@ func TestEarlierGroup(t *testing.T) {
 			}
 			if fresh := a.storeMember().place.fresh; !fresh.HasPredecessor {
 				t.Error("the first round would not wait for workers of the earlier group")
+			}
+		})
+	}
+}
+
+// The agent that keeps the store records that others may go on once there are two of them, or it is about to hand over
+// to one.
+func TestRecordOfGroup(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		known  []string
+		leaves bool
+		want   bool
+	}{
+		{name: "nobody", leaves: true},
+		{name: "one agent", known: []string{"127.0.0.1:1"}},
+		{name: "one agent, and it hands over", known: []string{"127.0.0.1:1"}, leaves: true, want: true},
+		{name: "two agents", known: []string{"127.0.0.1:1", "127.0.0.1:2"}, want: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := newMemberAccess(t, freeTCPPort(t))
+			a.RunID += "-" + shortHash(tt.name)
+			openTogether(t, a)
+			m := a.storeMember()
+			t.Cleanup(m.removeGroupFile)
+			m.setKnown(tt.known, 0)
+			if tt.leaves {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				m.handOver(ctx)
+			}
+			if got := m.place.readEarlierGroup(a) != nil; got != tt.want {
+				t.Errorf("recorded: %v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func (r *reader) options() []Option {
 		option(all, above0(&s.ResultTTL), "seconds that the job's result is kept for late agents (600)", "result_ttl"),
 		option(c10d, truth(&s.IsHost), "whether this node hosts the store (detected)", "is_host"),
 		option(c10d, voters(&s.Voters), "how many agents keep the job's store together, so that any one of them may be "+
-			"lost: 1, 3 or 5 (3 in jobs of three or more nodes)", "voters"),
+			"lost: 1, 3 or 5 (3 in jobs of several nodes)", "voters"),
 		option(c10d, onlyTCP, "only tcp (tcp)", "store_type"),
 		option(own, text(&s.Certificates.CA), "file with the certificate authorities that sign the certificates of all "+
 			"agents and of the store; both sides then verify each other's (none: neither does)", "ca_cert", "cacert"),

@@ -252,6 +252,10 @@ var rules = map[string]rule{
 	},
 	"internal/sdnotify":  {why: "it reports to a service manager and does not know which service this is"},
 	"internal/openfiles": {why: "it reads a limit and does not know who needs files"},
+	"internal/tcplimit": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it sets one option of sockets and does not know what they are for",
+	},
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {
@@ -318,7 +322,7 @@ var rules = map[string]rule{
 		why:    "it reads files and does not know what their certificates are for",
 	},
 	"pkg/coord/group": {
-		ours:   []string{"pkg/coord", "pkg/coord/replica"},
+		ours:   []string{"internal/tcplimit", "pkg/coord", "pkg/coord/replica"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it keeps a coordination store in several processes, and does not know what the store is for",
 	},
@@ -405,7 +409,8 @@ var rules = map[string]rule{
 		why:    "it decides membership over the store, and does not know how members reach each other",
 	},
 	"pkg/rpc/transport": {
-		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys", "google.golang.org/grpc"},
+		ours:   []string{"internal/tcplimit"},
+		theirs: []string{"github.com/rs/zerolog", "google.golang.org/grpc"},
 		why:    "the transport carries bytes between addresses, and knows no groups",
 	},
 	"pkg/rpc/device": {why: "pure functions"},

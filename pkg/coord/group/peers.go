@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/tcplimit"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
@@ -37,6 +38,8 @@ const (
 	formerTicks = 100
 	// sendTimeout is how long a member may take to read sendChunk bytes.
 	sendTimeout = 5 * time.Second
+	// ackTimeout is how long the kernel of a member may acknowledge nothing before another connection is made.
+	ackTimeout = 2 * time.Second
 )
 
 // hello returns the first frame of a connection. The loop calls it.
@@ -282,10 +285,19 @@ func (m *Member) connect(
 func (m *Member) dial(ctx context.Context, addr string) (net.Conn, error) {
 	opts := m.opts.Dial
 	opts.Addr = addr
-	if m.opts.Connect != nil {
-		opts.Conn = func(ctx context.Context) (net.Conn, error) { return m.opts.Connect(ctx, addr) }
+	connect := m.opts.Connect
+	if connect == nil {
+		connect = connectTCP
 	}
+	opts.Conn = func(ctx context.Context) (net.Conn, error) { return connect(ctx, addr) }
 	return coord.DialMember(ctx, opts)
+}
+
+// connectTCP connects to addr by TCP. The other member sends nothing on the connection, so only the kernel notices that
+// nothing arrives there, for example while a link is cut.
+func connectTCP(ctx context.Context, addr string) (net.Conn, error) {
+	dialer := net.Dialer{Control: tcplimit.Control(ackTimeout)}
+	return dialer.DialContext(ctx, "tcp", addr)
 }
 
 // incoming is a frame from another member, with what its connection began with.

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/elasticrun/elasticrun/internal/tcplimit"
 )
 
 // minKeepAlive is the smallest time-out that kernels accept.
@@ -51,7 +53,7 @@ func (c *conn) dial(ctx context.Context, addr string) (net.Conn, error) {
 	quiet := max(c.opts.Timeout/2, minKeepAlive)
 	dialer := net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: quiet, Interval: quiet, Count: 2},
-		Control:         giveUpAfter(c.opts.Timeout),
+		Control:         tcplimit.Control(c.opts.Timeout),
 	}
 	socket, err := dialer.DialContext(ctx, "tcp", addr)
 	c.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/tcplimit"
 )
 
 // sockets is a listener that knows which of its connections have not finished gRPC's handshake. gRPC waits for these,
@@ -45,7 +47,7 @@ func (s *sockets) limit(c net.Conn) {
 		return
 	}
 	if raw, err := bare.SyscallConn(); err == nil {
-		_ = giveUpAfter(s.timeout)("", "", raw)
+		_ = tcplimit.Control(s.timeout)("", "", raw)
 	}
 }
 

@@ -1,4 +1,4 @@
-package transport
+package tcplimit
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUpAfter makes the kernel close a connection whose peer acknowledges nothing for that time. gRPC does the same,
-// but only for a bare socket.
-func giveUpAfter(limit time.Duration) func(network, address string, socket syscall.RawConn) error {
+// Control returns a function for net.Dialer.Control that makes the kernel close a connection whose peer acknowledges
+// nothing for that time.
+func Control(limit time.Duration) func(network, address string, socket syscall.RawConn) error {
 	return func(_, _ string, socket syscall.RawConn) error {
 		var err error
 		control := socket.Control(func(fd uintptr) {

@@ -72,6 +72,18 @@ func (m *Member) Yield(to Announcement) {
 	}
 }
 
+// In reports whether this process is in the group with that instance id. It returns false after Close.
+func (m *Member) In(instance string) bool {
+	in := make(chan bool, 1)
+	m.call(func() { in <- m.replica != nil && m.instance == instance })
+	select {
+	case is := <-in:
+		return is
+	case <-m.done:
+		return false
+	}
+}
+
 // setReferral sets where this process, while it is in no group, refers clients to.
 func (m *Member) setReferral(addr string) {
 	m.mu.Lock()

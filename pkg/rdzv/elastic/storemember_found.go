@@ -241,7 +241,7 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 		if news {
 			m.log.Info().Str("address", other.Addr).Msg("other nodes keep the store of this run: joining them")
 		}
-	case s.Member && news:
+	case s.Member && news && !m.member.In(other.Instance): // else it has joined meanwhile
 		m.log.Error().Str("other", other.Addr).Msg("another store of this run is at other nodes: two parts of the job have " +
 			"not reached each other; end all agents of one of them")
 	}

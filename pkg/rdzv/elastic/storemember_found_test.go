@@ -1,12 +1,14 @@
 package elastic
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -217,6 +219,31 @@ func TestYieldOrDecide(t *testing.T) {
 	m.consider(t.Context(), group.Announcement{Addr: "127.0.0.1:1", Instance: "other", Label: `{"has_round":true,"index":9}`})
 	if !m.member.Status().Member {
 		t.Error("a group with a round was given up")
+	}
+}
+
+// An announcement of this process's own group is no second store: the process may have joined after it has arrived.
+func TestOwnGroupAnnounced(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	a := newMemberAccess(t, freeTCPPort(t))
+	a.Logger = zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.ErrorLevel)
+	store := openTogether(t, a)
+	m := a.storeMember()
+	m.mayDecide(true)
+	consider := func(instance string) string {
+		log.Reset()
+		m.consider(t.Context(), group.Announcement{Addr: "127.0.0.1:1", Instance: instance, Label: `{"has_round":true}`})
+		return log.String()
+	}
+	if said := consider("other"); !strings.Contains(said, "another store of this run") {
+		t.Errorf("of another group with a round it says %q", said)
+	}
+	if said := consider(store.(*coord.Client).InstanceID()); said != "" {
+		t.Errorf("of its own group it says %q", said)
+	}
+	if !m.member.Status().Member {
+		t.Error("it has left its group")
 	}
 }
 

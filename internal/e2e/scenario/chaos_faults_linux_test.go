@@ -83,20 +83,28 @@ func (c *chaos) begin(f fault) (end func()) {
 // beginOnLink is begin for faults of a node's network.
 func (c *chaos) beginOnLink(f fault, host *hosts.Host) (end func(), is bool) {
 	c.t.Helper()
-	at := c.storeHost
+	peers := c.peersOf(host)
+	// each returns the end of a fault that begin starts and that Reach ends.
+	each := func(begin func(peer *hosts.Host), end func(peer *hosts.Host)) (func(), bool) {
+		for _, peer := range peers {
+			begin(peer)
+		}
+		return func() {
+			for _, peer := range peers {
+				end(peer)
+			}
+		}, true
+	}
 	switch f.kind {
 	case cutLink:
 		host.Cut()
 		return host.Heal, true
 	case loseSent:
-		host.DropTo(at)
-		return func() { host.Reach(at) }, true
+		return each(host.DropTo, host.Reach)
 	case loseReceived:
-		at.DropTo(host)
-		return func() { at.Reach(host) }, true
+		return each(func(peer *hosts.Host) { peer.DropTo(host) }, func(peer *hosts.Host) { peer.Reach(host) })
 	case reset:
-		host.ResetAt(at)
-		return func() { at.Reach(host) }, true
+		return each(host.ResetAt, func(peer *hosts.Host) { peer.Reach(host) })
 	case killProxy:
 		c.proxy.off = true
 		c.proxy.signal(syscall.SIGKILL)

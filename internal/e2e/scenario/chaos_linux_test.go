@@ -20,40 +20,45 @@ type chaos struct {
 	*witnessJob
 
 	agents            []*service
-	store, proxy      *service // store is nil if node0's agent hosts it
-	storeHost         *hosts.Host
+	store, proxy      *service    // store is nil if agents keep it, proxy if all nodes reach it directly
+	storeHost         *hosts.Host // nil if it is wherever agents lead
 	logDisk, dataDisk *testenv.Disk
 	has               setup
+	voters            int      // if the agents keep the store
+	conf              string   // further options of the rendezvous, each with a comma before it
 	done              []string // actions so far, with their times
 }
 
-// chaosBackends lists the hosts of the job's rendezvous.
-var chaosBackends = []struct {
+// chaosBackend is a place of the job's rendezvous.
+type chaosBackend struct {
 	name string
 	use  func(c *chaos) (flags []string, endpoint string)
-}{
+}
+
+var chaosBackends = []chaosBackend{
 	{"c10d", func(c *chaos) ([]string, string) {
 		c.storeHost = c.lab.Hosts[0]
-		return []string{"--rdzv-backend=c10d"}, ":29400"
+		return []string{"--rdzv-backend=c10d"}, c.storeHost.Addr + ":29400"
 	}},
+	{"any node", func(c *chaos) ([]string, string) { return c.spareNone(4, 1, 3) }},
 	{"store", func(c *chaos) ([]string, string) {
 		at := c.useOwnStore(29400)
 		c.store.args = []string{testenv.Binary(c.t), "store", "--listen=" + at}
-		return []string{"--rdzv-backend=c10d"}, ":29400"
+		return []string{"--rdzv-backend=c10d"}, at
 	}},
 	{"store with data", func(c *chaos) ([]string, string) {
 		at := c.useOwnStore(29400)
 		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 32), true
 		data := filepath.Join(c.dataDisk.Path, "data")
 		c.store.args = []string{testenv.Binary(c.t), "store", "--listen=" + at, "--data-dir=" + data}
-		return []string{"--rdzv-backend=c10d"}, ":29400"
+		return []string{"--rdzv-backend=c10d"}, at
 	}},
 	{"etcd", func(c *chaos) ([]string, string) {
-		c.useOwnStore(2379)
+		at := c.useOwnStore(2379)
 		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 400), true // etcd preallocates 64 MB at a time
 		c.store.args = append(etcdCommand(c.t, c.storeHost, filepath.Join(c.dataDisk.Path, "data")),
 			"--log-level", "error", "--logger", "zap")
-		return []string{"--rdzv-backend=etcd"}, ":2379"
+		return []string{"--rdzv-backend=etcd"}, at
 	}},
 }
 
@@ -86,35 +91,38 @@ func (c *chaos) service(name string, on *hosts.Host, args ...string) *service {
 }
 
 // newChaos makes the job.
-func newChaos(t *testing.T, backend int) *chaos {
+func newChaos(t *testing.T, backend chaosBackend) *chaos {
 	t.Helper()
 	c := &chaos{
 		witnessJob: newWitnessJob(t, 5),
-		has:        setup{nodes: 4, detached: []int{3}, proxied: []int{2}, disks: []int{1}},
+		has:        setup{nodes: 4, least: 1, detached: []int{3}, proxied: []int{2}, disks: []int{1}},
 	}
 	c.logDisk = testenv.NewDisk(t, 64)
-	use, port := chaosBackends[backend].use(c)
+	use, endpoint := backend.use(c)
 	proxyAt := c.lab.Hosts[4].Addr + ":29401"
-	c.proxy = c.service("proxy", c.lab.Hosts[4], c.python, workerScript(t, "proxy.py"), proxyAt, c.storeHost.Addr+port)
+	if len(c.has.proxied) > 0 {
+		c.proxy = c.service("proxy", c.lab.Hosts[4], c.python, workerScript(t, "proxy.py"), proxyAt, endpoint)
+	}
 	common := slices.Concat([]string{
-		testenv.Binary(t), "--nnodes=1:4", "--rdzv-id=chaos",
+		testenv.Binary(t), fmt.Sprintf("--nnodes=%d:%d", c.has.least, c.has.nodes), ownRunID(),
 		"--max-restarts=1000000", "--max-node-losses=0", "--min-uptime=0",
 		"--restart-grace=1", "--shutdown-timeout=1", "--rejoin-timeout=4",
-		"--rdzv-conf=last_call_timeout=1,join_timeout=60,result_ttl=3," + keepAliveConf,
+		"--rdzv-conf=last_call_timeout=1,join_timeout=60,result_ttl=3," + keepAliveConf + c.conf,
 	}, use)
 	for i, own := range [][]string{
 		{"--nproc-per-node=2"},
 		{"--log-dir=" + filepath.Join(c.logDisk.Path, "logs"), "--redirects=3"},
 		{"--nproc-per-node=2"},
 		{},
-	} {
-		endpoint := c.storeHost.Addr + port
+		{},
+	}[:c.has.nodes] {
+		at := endpoint
 		if slices.Contains(c.has.proxied, i) {
-			endpoint = proxyAt
+			at = proxyAt
 		}
-		worker := [][]string{nil, nil, {"--ignore-term"}, {"--child", "--detached"}}[i]
+		worker := [][]string{nil, nil, {"--ignore-term"}, {"--child", "--detached"}, nil}[i]
 		c.agents = append(c.agents, c.service(fmt.Sprintf("node%d", i), c.lab.Hosts[i],
-			slices.Concat(common, own, []string{"--rdzv-endpoint=" + endpoint}, c.worker, worker)...))
+			slices.Concat(common, own, []string{"--rdzv-endpoint=" + at}, c.worker, worker)...))
 	}
 	return c
 }
@@ -122,10 +130,12 @@ func newChaos(t *testing.T, backend int) *chaos {
 // services returns all services, stores first.
 func (c *chaos) services() []*service {
 	var all []*service
-	if c.store != nil {
-		all = append(all, c.store)
+	for _, s := range []*service{c.store, c.proxy} {
+		if s != nil {
+			all = append(all, s)
+		}
 	}
-	return append(append(all, c.proxy), c.agents...)
+	return append(all, c.agents...)
 }
 
 // keep restarts the services that have ended.
@@ -223,7 +233,7 @@ func (c *chaos) finish() {
 // just after they had joined, or they did not reach rank 0 while links were cut.
 func (c *chaos) complete(on map[string]bool) bool {
 	return len(on) > 0 && !slices.ContainsFunc(c.agents, func(s *service) bool {
-		return !on[s.name] && (s.p == nil || !strings.Contains(s.p.text(), "this node is quarantined"))
+		return !on[s.name] && (s.p == nil || !strings.Contains(s.sinceStart(), "this node is quarantined"))
 	})
 }
 
@@ -261,7 +271,7 @@ func (c *chaos) healed() {
 // by commas.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	for b, backend := range chaosBackends {
+	for _, backend := range chaosBackends {
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()
 			if !testenv.Whole(t) && backend.name != quickBackend {
@@ -269,17 +279,25 @@ func TestChaos(t *testing.T) {
 			}
 			seed := quickSeed
 			if testenv.Whole(t) {
-				seed = rand.Uint64()
+				seed = anySeed(t)
 			}
-			if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
-				var err error
-				if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-					t.Fatal(err)
-				}
-			}
-			runChaos(t, b, seed, time.Duration(testenv.Repeat(t, 10, 20*60))*time.Second)
+			runChaos(t, backend, seed, time.Duration(testenv.Repeat(t, 10, 20*60))*time.Second)
 		})
 	}
+}
+
+// anySeed returns ELASTICRUN_SEED, or a random seed.
+func anySeed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("ELASTICRUN_SEED")
+	if text == "" {
+		return rand.Uint64()
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seed
 }
 
 // make test runs this backend only. In 10 s this seed has 11 faults of 10 kinds, which end soon after.
@@ -288,7 +306,7 @@ const (
 	quickSeed    = uint64(4921)
 )
 
-func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
+func runChaos(t *testing.T, backend chaosBackend, seed uint64, length time.Duration) {
 	t.Helper()
 	t.Logf("ELASTICRUN_SEED=%d repeats this schedule", seed)
 	c := newChaos(t, backend)
@@ -300,10 +318,14 @@ func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
 		}
 	})
 	begin := monotonic()
-	bad := c.run(faults, length)
+	run := c.run
+	if c.has.inTurn {
+		run = c.runInTurn
+	}
+	bad := run(faults, length)
 	if len(bad) == 0 && !t.Failed() {
 		c.finish()
-		bad = checkLives(c.lives())
+		bad = c.check()
 	}
 	for _, line := range bad {
 		t.Error(line)

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,9 @@ type service struct {
 	first   map[int]string // last output before the first end with each code
 }
 
+// startLine begins the line in the log before the output of each run.
+const startLine = "==== "
+
 // restartPause is the time from the end of a service to its next start.
 const restartPause = 100 * time.Millisecond
 
@@ -52,7 +56,7 @@ func (s *service) keep() {
 		s.t.Fatal(err)
 	}
 	defer out.Close()
-	fmt.Fprintf(out, "==== %.3f: start %d\n", monotonic(), s.started)
+	fmt.Fprintf(out, startLine+"%.3f: start %d\n", monotonic(), s.started)
 	cmd := s.host.Command(s.t.Context(), s.args[0], s.args[1:]...)
 	cmd.Env = append(os.Environ(), s.env...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -99,6 +103,12 @@ func signalTo(pid int, sig syscall.Signal) {
 	if pid > 0 {
 		_ = syscall.Kill(pid, sig)
 	}
+}
+
+// sinceStart returns the output of the latest run.
+func (s *service) sinceStart() string {
+	text := s.tail(math.MaxInt)
+	return text[max(0, strings.LastIndex(text, startLine)):]
 }
 
 // tail returns the last lines of the service's output.

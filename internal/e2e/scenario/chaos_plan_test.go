@@ -110,7 +110,7 @@ var faultKinds = []faultKind{
 
 // setup describes the parts of a chaos run that faults depend on.
 type setup struct {
-	nodes int
+	nodes, least int // of the job, at most and at least
 	// detached lists the nodes whose workers have grandchildren, which PDEATHSIG does not end. Guard and agent are
 	// never killed together there.
 	detached []int
@@ -118,6 +118,8 @@ type setup struct {
 	disks    []int // nodes whose log folder is on a disk of its own
 	ownStore bool  // the store is a process of its own, not part of node0's agent
 	dataDisk bool  // the store keeps its data on a disk of its own
+	anywhere bool  // any node may keep the store, so none is spared
+	inTurn   bool  // one fault at a time
 	without  []string
 }
 
@@ -139,7 +141,7 @@ func (s setup) on(k faultKind) []int {
 		return s.proxied[:min(1, len(s.proxied))] // there is one proxy
 	case k.name == fullLog || k.name == hungLog:
 		return s.disks
-	case !s.ownStore && (k.name == loseSent || k.name == loseReceived || k.name == reset):
+	case !s.ownStore && !s.anywhere && (k.name == loseSent || k.name == loseReceived || k.name == reset):
 		return nodes[1:] // node0 hosts the store
 	}
 	return nodes
@@ -176,6 +178,9 @@ func plan(seed uint64, length time.Duration, s setup) []fault {
 		busy := false
 		for _, p := range k.takes {
 			busy = busy || until[part{f.node, p}] > at
+		}
+		if n := len(faults); s.inTurn && n > 0 {
+			busy = busy || faults[n-1].at+max(faults[n-1].last, settle) > at
 		}
 		if busy {
 			continue
@@ -223,6 +228,27 @@ func TestPlan(t *testing.T) {
 	for _, f := range plan(1, 20*time.Minute, setup{nodes: 4, without: []string{reset}}) {
 		if f.node < 0 || f.kind == reset || strings.Contains(f.kind, "disk") || f.kind == killProxy {
 			t.Errorf("without all of that: %s", f)
+		}
+	}
+}
+
+// TestPlanInTurn verifies that no two faults of such a plan are at the same time, and that no node is spared.
+func TestPlanInTurn(t *testing.T) {
+	first := map[string]int{}
+	for seed := range uint64(20) {
+		var before fault
+		for _, f := range plan(seed, 20*time.Minute, setup{nodes: 4, anywhere: true, inTurn: true}) {
+			if f.node < 0 || f.at < before.at+max(before.last, settle) {
+				t.Errorf("seed %d: %s after %s", seed, f, before)
+			}
+			if before = f; f.node == 0 {
+				first[f.kind]++
+			}
+		}
+	}
+	for _, kind := range []string{killBoth, termAgent, stopAgent, cutLink, loseSent, loseReceived, reset, powerOff} {
+		if first[kind] == 0 {
+			t.Errorf("the first node never has %s", kind)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (c *chaos) peersOf(host *hosts.Host) []*hosts.Host {
 func (c *chaos) runInTurn(faults []fault, length time.Duration) (bad []string) {
 	c.t.Helper()
 	begin := time.Now()
-	was := c.recovered(world{}, 0)
+	was, slowest := c.recovered(world{}, 0), time.Duration(0)
 	for i, f := range faults {
 		if time.Since(begin) > length || c.t.Context().Err() != nil {
 			c.t.Logf("the time was over after %d faults", i)
@@ -56,7 +56,12 @@ func (c *chaos) runInTurn(faults []fault, length time.Duration) (bad []string) {
 			c.note("end", f)
 			end()
 		}
+		ended := time.Now()
 		was = c.recovered(than, f.node)
+		if took := time.Since(ended); took > slowest {
+			slowest = took
+			c.t.Logf("%.1f s to recover from %s", took.Seconds(), f)
+		}
 		for n, count := range c.starts() {
 			if n != f.node && count != started[n] {
 				bad = append(bad, fmt.Sprintf("%s has ended, although only node%d was out of order: %s", c.agents[n].name, f.node,
@@ -183,8 +188,8 @@ func TestCheckOneStore(t *testing.T) {
 	}
 }
 
-// TestChaosInTurn disturbs a job as TestChaos does, but one node at a time, any of them. The job must never end, nor any
-// agent of another node, and its store must not be lost.
+// TestChaosInTurn disturbs a job as TestChaos does, but one node at a time, any of them. The job must never end, nor
+// any agent of another node, and its store must not be lost.
 func TestChaosInTurn(t *testing.T) {
 	t.Parallel()
 	inSoak(t)

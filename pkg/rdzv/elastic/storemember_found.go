@@ -95,23 +95,29 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 			alive = append(alive, addr)
 		}
 	}
-	if m.mayBeginAnew(len(alive)+former.Others, former.Min) {
+	if m.mayBeginAnew(len(alive), former.Others, former.Min) {
 		return nil, nil
 	}
+	who := strings.Join(alive, ", ")
+	if who == "" {
+		who = "this node does not know their addresses"
+	}
 	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
-		"it now: %s", rdzv.ErrConnection, m.access.RunID, strings.Join(alive, ", "))
+		"it now: %s", rdzv.ErrConnection, m.access.RunID, who)
 }
 
-// mayBeginAnew reports whether this process may found another group, when so many of the former one may be alive.
-// It may if there are none. It also may if they have been too few for a round, even with this node, for a keep-alive
-// time: a group that waits for this node must not lose it.
-func (m *storeMember) mayBeginAnew(alive, least int) bool {
+// mayBeginAnew reports whether this process may found another group, when so many of the former one may be alive, and
+// the job had others, whose addresses this process does not know. It may if there are none. It also may if they have
+// been too few for a round, even with this node, for a keep-alive time: a group that waits for this node must not lose
+// it. If only others may be left, they do not count: had one of them taken over the store, its group would have been
+// announced here meanwhile. Otherwise a job whose agents have all been started again would never begin.
+func (m *storeMember) mayBeginAnew(alive, others, least int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case alive == 0:
+	case alive+others == 0:
 		return true
-	case alive+1 >= least:
+	case alive > 0 && alive+others+1 >= least:
 		m.tooFew = time.Time{}
 		return false
 	case m.tooFew.IsZero():

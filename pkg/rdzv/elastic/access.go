@@ -70,7 +70,8 @@ type C10d struct {
 	role coord.Role // of the session
 
 	mu        sync.Mutex
-	host      *host         // nil if this agent is a client, or keeps the store together with others
+	host      *host // nil if this agent is a client, or keeps the store together with others
+	taken     *takenEndpoint
 	together  *storeMember  // nil while this agent keeps no store together with others
 	client    *coord.Client // the last one
 	storePort int           // the port at which the client found the store; 0 before

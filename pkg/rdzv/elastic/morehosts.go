@@ -95,6 +95,7 @@ func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, po
 	run, err := claimRun(a.RunID, index)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE): // another agent of this machine listens there
+		a.setTaken(index, choice)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("claim to host run %q: %w", a.RunID, err)
@@ -105,6 +106,7 @@ func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, po
 			return a.hostOn(ctx, ln, run, index)
 		}
 	}
+	a.setTaken(index, choice)
 	a.Logger.Warn().Str("endpoint", a.hostOf(index).Host).Msg("no port of this node's endpoint is free: other nodes do " +
 		"not find the job's store here")
 	return nil, run.Close()

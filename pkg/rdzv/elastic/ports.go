@@ -54,6 +54,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, p
 	run, err := claimRun(a.RunID, 0)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
+		a.setTaken(0, choice)
 		store, err := a.join(ctx, e, ports)
 		if err != nil {
 			err = fmt.Errorf("%w (another agent on this machine hosts run %q, or is about to)", err, a.RunID)
@@ -74,6 +75,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, p
 		client, found, _ := a.dial(ctx, e)
 		if client != nil {
 			release()
+			a.setTaken(0, choice)
 			return a.connected(client, port), nil
 		}
 		taken.Ports = append(taken.Ports, TakenPort{Port: port, Err: err, Found: errors.Join(found...)})
@@ -101,6 +103,7 @@ func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (c
 	if !errors.Is(taken, syscall.EADDRINUSE) && a.IsHost != nil {
 		return nil, &rdzv.ListenError{Addr: a.Host, Port: e.Port, Err: taken}
 	}
+	a.setTaken(0, choice)
 	store, err := a.join(ctx, e, []int{e.Port})
 	if err != nil && !errors.Is(err, coord.ErrUnavailable) && !errors.As(err, new(*coord.RefusedError)) {
 		err = fmt.Errorf("%w; and %w", syscall.EADDRINUSE, err)

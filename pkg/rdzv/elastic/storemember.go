@@ -78,8 +78,16 @@ func (a *C10d) serveTogether(
 	if former := a.storeMember(); former != nil { // it listens elsewhere
 		_ = former.close(ctx, false, a.Linger, a.TTL)
 	}
+	return a.newEndpointMember(ln, run, accept, index).open(ctx) //nolint:contextcheck // the member outlives ctx
+}
+
+// newEndpointMember makes this process, which listens at the endpoint, a member of the store's group. The arguments are
+// those of serveTogether.
+func (a *C10d) newEndpointMember(
+	ln net.Listener, run interface{ Close() error }, accept func(net.Conn) error, index int,
+) *storeMember {
 	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
-	m := a.newStoreMember(net.JoinHostPort(a.hostOf(index).Host, port)) //nolint:contextcheck // it outlives ctx
+	m := a.newStoreMember(net.JoinHostPort(a.hostOf(index).Host, port))
 	m.index = index
 	m.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
 		Logger: a.Logger, Accept: accept, Agents: m.member.ServeConn, ShedAgents: m.member.ShedPending,
@@ -94,7 +102,7 @@ func (a *C10d) serveTogether(
 	a.together = m
 	a.mu.Unlock()
 	m.tasks.Go(m.watchFront)
-	return m.open(ctx)
+	return m
 }
 
 // JoinStore makes this process a candidate for the store's group, unless it is one, and returns the address at which
@@ -103,6 +111,9 @@ func (a *C10d) JoinStore(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	m, client := a.together, a.client
 	a.mu.Unlock()
+	if m == nil {
+		m = a.takeEndpoint(ctx)
+	}
 	if m != nil {
 		return m.addr, nil
 	}

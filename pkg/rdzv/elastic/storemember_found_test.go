@@ -310,3 +310,61 @@ func TestFurtherEndpoint(t *testing.T) {
 	}
 	defer joined.Close(t.Context())
 }
+
+// An agent that was started before this node's former agent had ended listens at the endpoint once that has ended.
+func TestEndpointIsTakenOver(t *testing.T) {
+	t.Parallel()
+	yes := true
+	for _, tt := range []struct {
+		name string
+		at   func(a *C10d, ports []int)
+	}{
+		{"one port", func(a *C10d, ports []int) { a.Ports = ports[:1] }},
+		{"several ports", func(a *C10d, ports []int) { a.Ports = ports }},
+		{"a further endpoint", func(a *C10d, ports []int) {
+			no := false
+			a.IsHost, a.More = &no, []StoreHost{{Host: "127.0.0.1", Ports: ports[1:], IsHost: &yes}}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			ports := []int{freeTCPPort(t), freeTCPPort(t)}
+			start := func() *C10d {
+				a := newMemberAccess(t, ports[0])
+				a.RunID += shortHash(tt.name)
+				tt.at(a, ports)
+				return a
+			}
+			former, next := start(), start()
+			openFounded(t, former)
+			endpoint := former.storeMember().addr
+			client, err := next.attempt(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close(t.Context())
+			if err := former.Close(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			addr, err := next.JoinStore(t.Context())
+			defer func() { _ = next.Close(t.Context(), false) }()
+			if err != nil || addr != endpoint {
+				t.Errorf("it listens at %s, %v, want %s", addr, err, endpoint)
+			}
+		})
+	}
+}
+
+// openFounded opens a session as the agent that founds the group, at a further endpoint without the wait for the others.
+func openFounded(t *testing.T, a *C10d) {
+	t.Helper()
+	store, err := a.attempt(t.Context())
+	if m := a.storeMember(); err != nil && m != nil {
+		m.began = m.began.Add(-foundDelay)
+		store, err = a.attempt(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close(t.Context()) })
+}

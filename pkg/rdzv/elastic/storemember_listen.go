@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -34,6 +35,55 @@ func (a *C10d) listenMember(ctx context.Context) (net.Listener, error) {
 		return nil, err
 	}
 	return tcplisten.Listen(ctx, a.LocalAddr, 0)
+}
+
+// takenEndpoint is an endpoint that is this machine, where another agent listened when this one was started.
+type takenEndpoint struct {
+	index int
+	role  HostRole
+}
+
+func (a *C10d) setTaken(index int, role HostRole) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken = &takenEndpoint{index, role}
+}
+
+// takeEndpoint makes this process a member of the store's group that listens at this machine's endpoint, if whoever
+// listened there has ended meanwhile: for example this node's former agent, which had not yet handed over. Otherwise
+// newcomers would not find the store there any more. It returns nil if that is not possible.
+func (a *C10d) takeEndpoint(ctx context.Context) *storeMember {
+	a.mu.Lock()
+	at := a.taken
+	a.mu.Unlock()
+	if at == nil {
+		return nil
+	}
+	var run io.Closer
+	if at.index > 0 || len(a.Ports) > 1 {
+		var err error
+		if run, err = claimRun(a.RunID, at.index); err != nil {
+			return nil
+		}
+	}
+	for _, port := range a.hostOf(at.index).Ports {
+		role := at.role
+		role.Port = port
+		ln, err := listenHost(ctx, role)
+		if err != nil {
+			continue
+		}
+		accept, err := a.Users.Admission(ln, false)
+		if err != nil {
+			_ = ln.Close()
+			continue
+		}
+		return a.newEndpointMember(ln, run, accept, at.index) //nolint:contextcheck // the member outlives ctx
+	}
+	if run != nil {
+		_ = run.Close()
+	}
+	return nil
 }
 
 // serveMembers hands the connections that accept admits to member, until Close. A nil accept admits all.

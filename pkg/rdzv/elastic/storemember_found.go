@@ -253,10 +253,19 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 	}
 }
 
-// follow leaves this process's group for another one, and refers clients to it.
+// follow leaves this process's group for another one, and refers clients to it. Until this process learns who keeps the
+// other group, it knows only who has announced it, and those that the file names.
 func (m *storeMember) follow(other group.Announcement) {
 	m.member.Yield(other)
-	m.update(func() { m.heardOf, m.yielding, m.wasMember = time.Now(), false, true })
+	m.update(func() {
+		if !m.wasMember && m.earlier != nil {
+			m.known, m.others = slices.Clone(m.earlier.Addrs), m.earlier.Others
+		}
+		m.heardOf, m.yielding, m.wasMember = time.Now(), false, true
+		if other.Addr != m.addr && !slices.Contains(m.known, other.Addr) {
+			m.known = append(slices.Clip(m.known), other.Addr)
+		}
+	})
 }
 
 // mayDecide reports whether the leader of the rendezvous may decide a round: the process has not begun to yield to

@@ -368,3 +368,37 @@ func openFounded(t *testing.T, a *C10d) {
 	}
 	t.Cleanup(func() { _ = store.Close(t.Context()) })
 }
+
+// An agent that has heard of another group, and then does not reach it, founds none beside it.
+func TestGroupThatWasHeardOf(t *testing.T) {
+	t.Parallel()
+	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t)))
+	for _, hasFile := range []bool{false, true} {
+		t.Run(fmt.Sprintf("with a file: %v", hasFile), func(t *testing.T) {
+			t.Parallel()
+			leader, other := listenSilently(t).Addr().String(), gone
+			if hasFile { // the announcer is gone, the file names another one
+				leader, other = gone, listenSilently(t).Addr().String()
+			}
+			a := newMemberAccess(t, freeTCPPort(t))
+			a.RunID, a.MinNodes = a.RunID+strconv.FormatBool(hasFile), 1
+			if hasFile {
+				before := &hostPlace{log: zerolog.Nop()}
+				before.createMarkers(a)
+				before.writeGroup(earlierGroup{Addrs: []string{other}, Min: 1})
+			}
+			defer func() { _ = a.Close(t.Context(), false) }()
+			if store, err := a.attempt(t.Context()); err == nil { // it has no file
+				defer store.Close(t.Context())
+			}
+			m := a.storeMember()
+			defer m.removeGroupFile()
+			m.consider(t.Context(), group.Announcement{Addr: leader, Instance: "other", Label: `{"has_round":true}`})
+			m.update(func() { m.heardOf = m.heardOf.Add(-a.TTL) })
+			if store, err := a.attempt(t.Context()); err == nil {
+				_ = store.Close(t.Context())
+				t.Error("a second group is founded")
+			}
+		})
+	}
+}

@@ -103,6 +103,14 @@ func (c *chaos) beginOnLink(f fault, host *hosts.Host) (end func(), is bool) {
 		return each(host.DropTo, host.Reach)
 	case loseReceived:
 		return each(func(peer *hosts.Host) { peer.DropTo(host) }, func(peer *hosts.Host) { peer.Reach(host) })
+	case loseBetween:
+		next := c.agents[(f.node+1)%len(c.agents)].host
+		host.DropTo(next)
+		next.DropTo(host)
+		return func() {
+			host.Reach(next)
+			next.Reach(host)
+		}, true
 	case reset:
 		return each(host.ResetAt, func(peer *hosts.Host) { peer.Reach(host) })
 	case killProxy:

@@ -71,6 +71,7 @@ const (
 	loseSent     = "packets to the store lost"
 	loseReceived = "packets from the store lost"
 	reset        = "connections reset at the store alone"
+	loseBetween  = "packets between this node and the next one lost"
 	powerOff     = "power off"
 	killProxy    = "SIGKILL of the proxy"
 	fullLog      = "full log disk"
@@ -98,6 +99,7 @@ var faultKinds = []faultKind{
 	{name: loseSent, weight: 3, takes: []string{theLink}, min: second, max: 15 * second},
 	{name: loseReceived, weight: 3, takes: []string{theLink}, min: second, max: 15 * second},
 	{name: reset, weight: 6, takes: []string{theLink}, min: second, max: 15 * second},
+	{name: loseBetween, weight: 4, takes: []string{theLink}, min: second, max: 15 * second},
 	{name: powerOff, weight: 3, takes: []string{thePair, theLink, theChild, theDisk}, min: second, max: 15 * second},
 	{name: killProxy, weight: 6, takes: []string{theProxy}, min: second / 5, max: 10 * second},
 	{name: fullLog, weight: 3, takes: []string{theDisk, thePair}, min: second, max: 10 * second},
@@ -141,6 +143,9 @@ func (s setup) on(k faultKind) []int {
 		return s.proxied[:min(1, len(s.proxied))] // there is one proxy
 	case k.name == fullLog || k.name == hungLog:
 		return s.disks
+	case k.name == reset && s.anywhere && !s.inTurn:
+		// An agent whose connections are refused counts as gone: the others may begin a second store beside it.
+		return nil
 	case !s.ownStore && !s.anywhere && (k.name == loseSent || k.name == loseReceived || k.name == reset):
 		return nodes[1:] // node0 hosts the store
 	}
@@ -157,6 +162,9 @@ func plan(seed uint64, length time.Duration, s setup) []fault {
 	until := map[part]time.Duration{}
 	var kinds []faultKind
 	for _, k := range faultKinds {
+		if k.name == loseBetween && !s.anywhere { // the store is at one host: it does nothing
+			continue
+		}
 		for range k.weight {
 			kinds = append(kinds, k)
 		}
@@ -221,7 +229,7 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	for _, k := range faultKinds {
-		if count[k.name] < 20 {
+		if count[k.name] < 20 && k.name != loseBetween {
 			t.Errorf("%d times %s in 20 runs", count[k.name], k.name)
 		}
 	}
@@ -246,7 +254,9 @@ func TestPlanInTurn(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{killBoth, termAgent, stopAgent, cutLink, loseSent, loseReceived, reset, powerOff} {
+	for _, kind := range []string{killBoth, termAgent, stopAgent, cutLink, loseSent, loseReceived, reset, loseBetween,
+		powerOff,
+	} {
 		if first[kind] == 0 {
 			t.Errorf("the first node never has %s", kind)
 		}

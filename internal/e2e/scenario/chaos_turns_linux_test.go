@@ -110,13 +110,13 @@ func (c *chaos) recovered(than world, node int) world {
 	var since time.Time // when the job was first seen to be well, without a break
 	for begin := time.Now(); time.Since(begin) < healBound && c.t.Context().Err() == nil; {
 		c.keepFor(stepOf * 10)
-		now := world{}
+		now, nodes := world{}, 0
 		for w, on := range settled(c.obs.alive()) {
 			if w != than && c.complete(on) {
-				now = w
+				now, nodes = w, len(on)
 			}
 		}
-		if now == (world{}) || now != last || !c.survives(node) {
+		if now == (world{}) || now != last || !c.survives(node, nodes) {
 			last, since = now, time.Now()
 		}
 		if now != (world{}) && time.Since(since) > stable {
@@ -127,9 +127,9 @@ func (c *chaos) recovered(than world, node int) world {
 	return world{}
 }
 
-// survives reports whether the job says that any one node may be lost, and that as many agents as possible keep the
-// store.
-func (c *chaos) survives(node int) bool {
+// survives reports whether the job, asked beside a node, says that any one node may be lost, and that as many agents as
+// possible keep the store. Only nodes of a round are asked to, not those that are quarantined.
+func (c *chaos) survives(node, nodes int) bool {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), keepAlive)
 	defer cancel()
@@ -143,7 +143,8 @@ func (c *chaos) survives(node int) bool {
 	if err != nil || json.Unmarshal(out, &job) != nil || job.Store == nil {
 		return false
 	}
-	return job.Store.SurvivesLoss && len(job.Store.Voters) == c.voters
+	want := min(c.voters, nodes)
+	return job.Store.SurvivesLoss && len(job.Store.Voters) >= want-(want+1)%2
 }
 
 // check returns the violations so far. Where faults are in turn, the job has one store, whose rounds have different

@@ -254,8 +254,8 @@ func TestPlanInTurn(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []string{killBoth, termAgent, stopAgent, cutLink, loseSent, loseReceived, reset, loseBetween,
-		powerOff,
+	for _, kind := range []string{
+		killBoth, termAgent, stopAgent, cutLink, loseSent, loseReceived, reset, loseBetween, powerOff,
 	} {
 		if first[kind] == 0 {
 			t.Errorf("the first node never has %s", kind)

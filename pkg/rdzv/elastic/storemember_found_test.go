@@ -355,7 +355,7 @@ func TestEndpointIsTakenOver(t *testing.T) {
 	}
 }
 
-// openFounded opens a session as the agent that founds the group. At a further endpoint it does not wait for the others.
+// openFounded opens a session as the founder of the group. At a further endpoint it does not wait for the others.
 func openFounded(t *testing.T, a *C10d) {
 	t.Helper()
 	store, err := a.attempt(t.Context())

@@ -351,6 +351,9 @@ func TestEndpointIsTakenOver(t *testing.T) {
 			if err != nil || addr != endpoint {
 				t.Errorf("it listens at %s, %v, want %s", addr, err, endpoint)
 			}
+			if m := next.storeMember(); m == nil || !m.wasMember {
+				t.Error("it does not know that there is a group")
+			}
 		})
 	}
 }

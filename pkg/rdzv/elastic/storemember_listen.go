@@ -54,7 +54,7 @@ func (a *C10d) setTaken(index int, role HostRole) {
 // newcomers would not find the store there any more. It returns nil if that is not possible.
 func (a *C10d) takeEndpoint(ctx context.Context) *storeMember {
 	a.mu.Lock()
-	at := a.taken
+	at, client := a.taken, a.client
 	a.mu.Unlock()
 	if at == nil {
 		return nil
@@ -78,7 +78,9 @@ func (a *C10d) takeEndpoint(ctx context.Context) *storeMember {
 			_ = ln.Close()
 			continue
 		}
-		return a.newEndpointMember(ln, run, accept, at.index) //nolint:contextcheck // the member outlives ctx
+		m := a.newEndpointMember(ln, run, accept, at.index) //nolint:contextcheck // the member outlives ctx
+		a.setClient(client)                                 // so it refers others to the group
+		return m
 	}
 	if run != nil {
 		_ = run.Close()

@@ -135,6 +135,9 @@ func TestCables(t *testing.T) {
 	check("and node3 is cut off", "0", "12", "12", "3")
 	l.Hosts[0].Heal()
 	l.Hosts[3].Heal()
+	l.Hosts[2].Block(7999, 8000)
+	check("node2 has a firewall", "013", "013", "0123", "013")
+	l.Hosts[2].Unblock()
 	check("in the end", all...)
 }
 

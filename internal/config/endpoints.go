@@ -69,6 +69,10 @@ func (c *Config) checkEndpoints(r *reader) {
 		if slices.Contains(v.Endpoints[:i], at) {
 			r.fail(name, at.String()+" is there twice")
 		}
+		if rdzvconf.OnlyHere(at.Host, v.IsHost) { // each node would take itself for it, and begin a store
+			r.fail(name, at.Host+" means another machine on each node: name the machine, or give "+at.Host+" alone for agents "+
+				"of one machine")
+		}
 	}
 	switch inferred := r.settings[name].Source.Kind == FromScheduler; {
 	case len(v.Endpoints) > maxEndpoints:

@@ -334,6 +334,8 @@ func TestRendezvousRefuses(t *testing.T) {
 		{[]string{"--nnodes=1", "--rdzv-endpoint=h,i"}, nil, "--rdzv-endpoint=h,i: has several endpoints, but only jobs of several nodes keep their store on several: give one endpoint, or a larger maximum of --nnodes"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=h,i", "--rdzv-conf=voters=1"}, nil, "--rdzv-endpoint=h,i: has several endpoints, but with voters=1 in --rdzv-conf only the first node keeps the job's store: give one endpoint, or leave voters out"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=h,h:29400"}, nil, "--rdzv-endpoint=h,h:29400: h:29400 is there twice"},
+		{[]string{"--nnodes=3", "--rdzv-endpoint=h,localhost"}, nil, "--rdzv-endpoint=h,localhost: localhost means another machine on each node: name the machine, or give localhost alone for agents of one machine"},
+		{[]string{"--nnodes=3", "--rdzv-endpoint=::1,h"}, nil, "--rdzv-endpoint=::1,h: ::1 means another machine on each node: name the machine, or give ::1 alone for agents of one machine"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=a,b,c,d,e,f"}, nil, "--rdzv-endpoint=a,b,c,d,e,f: has 6 endpoints: give at most 5"},
 		{[]string{"--nnodes=3", "--rdzv-endpoint=h,"}, nil, `--rdzv-endpoint=h,: "" is not a host name or an address`},
 		{

@@ -81,8 +81,13 @@ func (j *job) useTorchInSoak() {
 // start starts an agent on a host.
 func (j *job) start(h *hosts.Host, flags ...string) *program {
 	j.t.Helper()
-	args := slices.Concat(j.flags, flags, j.worker)
-	cmd := h.Command(j.t.Context(), testenv.Binary(j.t), args...)
+	return j.startCommand(h, slices.Concat([]string{testenv.Binary(j.t)}, j.flags, flags, j.worker)...)
+}
+
+// startCommand starts an agent on a host by a command that becomes the agent.
+func (j *job) startCommand(h *hosts.Host, command ...string) *program {
+	j.t.Helper()
+	cmd := h.Command(j.t.Context(), command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+j.trainer.python(j.t), "OMP_NUM_THREADS=1")
 	p := run(j.t, h, fmt.Sprintf("%s agent %d", h.Name, len(j.agents)), cmd)
 	j.agents = append(j.agents, p)

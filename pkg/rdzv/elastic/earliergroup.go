@@ -86,10 +86,11 @@ func (m *Marker) removeGroup() error {
 	return err
 }
 
-// writeGroup records who may go on without this process.
+// writeGroup records who may go on without this process. It warns once, and not at all if a warning has said that there
+// is no place for files.
 func (p *hostPlace) writeGroup(g earlierGroup) {
 	for _, marker := range p.markers {
-		if err := marker.writeGroup(g); err != nil {
+		if err := marker.writeGroup(g); err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
 			p.log.Warn().Err(err).Msg("cannot record which nodes keep the job's store: if this agent is started again while " +
 				"they go on, it may begin the job a second time")
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ type hostPlace struct {
 	fresh   FreshStore
 	markers []*Marker // none if nothing listens
 	unknown error     // why it is not known whether there was an earlier store
+	// warnedOfGroup says that writeGroup has warned.
+	warnedOfGroup atomic.Bool
 }
 
 // claimPort reserves the run's store at a port. With a claim for all ports it does nothing.

@@ -329,7 +329,9 @@ func (a *attempt) refused(reason Reason, message string) error {
 		return a.dialError(ObstacleBusy, message, nil)
 	case ReasonElsewhere: // readFrame has checked that the member has proved to belong to the store
 		err := a.dialError(ObstacleElsewhere, message, nil)
-		err.servedAt = addrInMessage(message)
+		if err.servedAt = addrInMessage(message); err.Waits() {
+			err.Message = "the node there waits for others to begin the job's store"
+		}
 		return err
 	}
 	return &RefusedError{Addr: a.opts.Addr, Reason: reason, Message: message}

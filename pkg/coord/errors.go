@@ -91,6 +91,9 @@ func (e *DialError) Error() string {
 	return b.String()
 }
 
+// Waits reports whether the process at the address may begin the store, and waits for others to do that.
+func (e *DialError) Waits() bool { return e.Obstacle == ObstacleElsewhere && e.servedAt == e.Addr }
+
 // Unwrap returns the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 

@@ -16,6 +16,8 @@ const announceTicks = 5
 type Announcement struct {
 	// Addr is the leader's address, Instance the group's instance id, and Label what the leader has given SetAnnounced.
 	Addr, Instance, Label string
+	// Relayed says that another process has passed it on: the leader may have gone meanwhile.
+	Relayed bool
 }
 
 // SetAnnounced sets the addresses at which this member announces its group while it leads, and what it says of it.
@@ -41,10 +43,25 @@ func (m *Member) announce(status replica.Status) {
 
 // handleAnnouncement passes on the announcement of a group that this process does not belong to.
 func (m *Member) handleAnnouncement(in incoming) {
-	if m.replica != nil && in.from.instance == m.instance || m.opts.OnGroup == nil {
+	a := Announcement{Addr: in.from.addr, Instance: in.from.instance, Label: in.label}
+	if in.kind == frameRelay {
+		a = Announcement{Addr: in.addr, Instance: in.instance, Label: in.label, Relayed: true}
+	}
+	if m.replica != nil && a.Instance == m.instance || m.opts.OnGroup == nil {
 		return
 	}
-	m.opts.OnGroup(Announcement{Addr: in.from.addr, Instance: in.from.instance, Label: in.label})
+	m.opts.OnGroup(a)
+}
+
+// Notify announces the group that this process belongs to, or refers clients to, at an address where its leader may
+// not: that of the leader of another group. label is what the leader says of it. Notify does nothing if no leader is
+// known.
+func (m *Member) Notify(addr, label string) {
+	m.call(func() {
+		if leader, _ := m.elsewhere(); leader != "" && leader != addr {
+			m.send(addr, frame{kind: frameRelay, addr: leader, instance: m.instance, label: label})
+		}
+	})
 }
 
 // Yield gives up this process's group, if it is in one, in favor of another one: clients are referred to the other
@@ -82,6 +99,18 @@ func (m *Member) In(instance string) bool {
 	case <-m.done:
 		return false
 	}
+}
+
+// Wait makes this process, while it is in no group and knows none, say that it waits for others to found one: it refers
+// clients to itself ([coord.DialError.Waits]).
+func (m *Member) Wait() {
+	m.call(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.replica == nil && m.referral == "" {
+			m.referral = m.opts.Addr
+		}
+	})
 }
 
 // setReferral sets where this process, while it is in no group, refers clients to.

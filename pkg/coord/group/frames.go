@@ -19,6 +19,7 @@ import (
 //	removed  id: the receiver, this replica, is no member any more
 //	ask      id: the sender, this replica, hears from no leader: is it still a member?
 //	announce s label: the sender leads a group that keeps the store
+//	relay    s address, s instance id, s label: the process at that address leads a group that keeps the store
 type frameKind byte
 
 const (
@@ -29,6 +30,7 @@ const (
 	frameRemoved
 	frameAsk
 	frameAnnounce
+	frameRelay
 )
 
 const (
@@ -57,6 +59,8 @@ func (f frame) encode() []byte {
 		b = binary.AppendUvarint(b, uint64(f.id))
 	case frameAnnounce:
 		b = appendString(b, f.label)
+	case frameRelay:
+		b = appendString(appendString(appendString(b, f.addr), f.instance), f.label)
 	case frameRaft:
 		b = append(b, f.message...)
 	}
@@ -125,6 +129,8 @@ func decodeFrame(b []byte) (frame, error) {
 		f.id = replica.ID(number())
 	case frameAnnounce:
 		f.label = text()
+	case frameRelay:
+		f.addr, f.instance, f.label = text(), text(), text()
 	case frameRaft:
 		f.message, rest = rest, nil
 	default:

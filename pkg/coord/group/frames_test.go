@@ -20,6 +20,7 @@ func TestFrames(t *testing.T) {
 		{kind: frameAsk, id: 4},
 		{kind: frameAnnounce, label: "run \"job7\""},
 		{kind: frameAnnounce},
+		{kind: frameRelay, addr: "host:29400", instance: "I", label: "run"},
 		{kind: frameRaft, message: bytes.Repeat([]byte("m"), 100_000)},
 	}
 	for _, f := range frames {

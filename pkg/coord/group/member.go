@@ -337,7 +337,7 @@ func (m *Member) handleOne(in incoming) {
 	switch {
 	case in.kind == frameAdopt:
 		m.adopt(in)
-	case in.kind == frameAnnounce:
+	case in.kind == frameAnnounce, in.kind == frameRelay:
 		m.handleAnnouncement(in)
 	case m.replica == nil || in.from.instance != m.instance:
 	case in.kind == frameLeave, in.kind == frameAsk:

@@ -14,7 +14,6 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
-	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -78,6 +77,8 @@ type C10d struct {
 	refused   time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
 	maxWait   time.Duration // how long one of several candidates may make this agent wait
 	waited    bool          // one of them has made it wait that long
+
+	warnedOfOneMachine bool // two endpoints are this machine
 }
 
 // StoreHost is a further endpoint of a store that agents keep together.
@@ -288,7 +289,23 @@ func (a *C10d) setClient(client *coord.Client) {
 	m := a.together
 	a.mu.Unlock()
 	if m != nil {
-		m.follow(group.Announcement{Addr: client.Addrs()[0], Instance: client.InstanceID()})
+		m.followClient(client)
+	}
+}
+
+// sessionIn returns the instance of the store in which the agent has a session, or "".
+func (a *C10d) sessionIn() string {
+	a.mu.Lock()
+	client := a.client
+	a.mu.Unlock()
+	if client == nil {
+		return ""
+	}
+	select {
+	case <-client.Lost():
+		return ""
+	default:
+		return client.InstanceID()
 	}
 }
 

@@ -60,34 +60,51 @@ func (a *C10d) hostFurther(ctx context.Context, first bool) (coord.Store, error)
 	if err != nil {
 		return nil, err
 	}
-	for i, h := range a.More {
-		if h.IsHost != nil && !*h.IsHost {
+	for i := 1; i <= len(a.More); i++ {
+		choice, ok := a.ownEndpoint(ctx, ifaces, i)
+		if !ok {
 			continue
 		}
-		endpoint, err := Resolve(ctx, h.Host, h.Ports[0])
-		if err != nil {
-			continue // this agent can go on with the others
+		if _, ok := a.ownEndpoint(ctx, ifaces, 0); ok {
+			a.warnOfOneMachine(0, i)
+			return nil, nil
 		}
-		if choice, err := HostChoice(endpoint, ifaces, h.IsHost, a.Hint-1-i); err == nil && choice.Candidate {
-			if a.isHostOfFirst(ctx, ifaces) {
-				a.Logger.Warn().Msgf("the endpoints %s and %s are one machine: a further one helps only on another machine",
-					a.Host, h.Host)
-				return nil, nil
+		for other := i + 1; other <= len(a.More); other++ {
+			if _, ok := a.ownEndpoint(ctx, ifaces, other); ok {
+				a.warnOfOneMachine(i, other)
 			}
-			return a.listenFurther(ctx, i+1, choice, h.Ports)
 		}
+		return a.listenFurther(ctx, i, choice, a.hostOf(i).Ports)
 	}
 	return nil, nil
 }
 
-// isHostOfFirst reports whether this machine is the first endpoint's.
-func (a *C10d) isHostOfFirst(ctx context.Context, ifaces []Interface) bool {
-	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
-	if err != nil {
-		return false
+// ownEndpoint reports whether an endpoint, by its index, is this machine, and how this agent listens there. An endpoint
+// that cannot be resolved is not: this agent can go on with the others.
+func (a *C10d) ownEndpoint(ctx context.Context, ifaces []Interface, index int) (choice HostRole, own bool) {
+	h := a.hostOf(index)
+	if h.IsHost != nil && !*h.IsHost {
+		return HostRole{}, false
 	}
-	choice, err := HostChoice(endpoint, ifaces, a.IsHost, a.Hint)
-	return err == nil && choice.Candidate
+	endpoint, err := Resolve(ctx, h.Host, h.Ports[0])
+	if err != nil {
+		return HostRole{}, false
+	}
+	choice, err = HostChoice(endpoint, ifaces, h.IsHost, a.Hint-index)
+	return choice, err == nil && choice.Candidate
+}
+
+// warnOfOneMachine warns once that two endpoints, by their indexes, are this machine.
+func (a *C10d) warnOfOneMachine(one, other int) {
+	a.mu.Lock()
+	warned := a.warnedOfOneMachine
+	a.warnedOfOneMachine = true
+	a.mu.Unlock()
+	if warned {
+		return
+	}
+	a.Logger.Warn().Msgf("the endpoints %s and %s are one machine: a further one helps only on another machine",
+		a.hostOf(one).addrs()[0], a.hostOf(other).addrs()[0])
 }
 
 // listenFurther listens at the first free port of a further endpoint.
@@ -175,8 +192,22 @@ func (e *endpointsError) Error() string {
 	return text.String()
 }
 
-// Unwrap returns the errors that are temporary, or all if none is.
+// notOurs returns the error of the first store that does not serve this agent, but may be the job's, or nil: it is
+// another elasticrun, or has another secret.
+func notOurs(errs []error) error {
+	for _, err := range errs {
+		if refused, ok := errors.AsType[*coord.RefusedError](err); ok && refused.Reason != coord.ReasonRunID {
+			return refused
+		}
+	}
+	return nil
+}
+
+// Unwrap returns the errors that are temporary, or all if none is, or one that no other attempt can overcome.
 func (e *endpointsError) Unwrap() []error {
+	if err := notOurs(e.tried); err != nil {
+		return []error{err}
+	}
 	var temporary []error
 	for _, err := range e.tried {
 		if errors.Is(err, coord.ErrUnavailable) || errors.Is(err, rdzv.ErrConnection) {

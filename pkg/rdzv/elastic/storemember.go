@@ -53,7 +53,10 @@ type storeMember struct {
 	wasMember    bool                 // this process has been in a group, or knows one
 	leaderless   time.Time            // since when it knows no leader of its group
 	heardOf      time.Time            // when it last heard of another group that has a leader
+	firstHand    time.Time            // heardOf, but not from a process that has passed the news on
 	otherGroup   string               // the instance of the last one
+	followed     group.Announcement   // the group that this process has left its own one for, or has a session in
+	followedAs   standing             // what its leader says of it
 	tooFew       time.Time            // since when too few agents of a former group for a round may be alive
 	leaderlessAt map[string]time.Time // since when agents of a former group have said that they know no leader
 	hasRound     bool                 // a round was decided, as far as this process knows

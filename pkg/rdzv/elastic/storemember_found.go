@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,6 +90,9 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
 	}
+	if err := notOurs(errs); err != nil {
+		return nil, err
+	}
 	var alive []string
 	for i, addr := range former.Addrs {
 		if m.mayHaveLeader(addr, errs[i]) {
@@ -146,13 +150,16 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client, errs := m.access.firstSession(bounded, m.access.endpoints(m.index), timeout)
+	addrs := m.access.endpoints(m.index)
+	client, errs := m.access.firstSession(bounded, addrs, timeout)
 	switch {
 	case client != nil:
 		m.access.setClient(client)
 		return client, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
+	case notOurs(errs) != nil:
+		return nil, notOurs(errs)
 	case m.index == 0:
 		return nil, nil
 	}
@@ -160,14 +167,25 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	for i := range m.index {
 		before += len(m.access.hostOf(i).Ports)
 	}
-	for _, err := range errs[:before] {
+	var waits string // another agent that waits as this one does
+	for i, err := range errs[:before] {
 		failed, ok := errors.AsType[*coord.DialError](err)
-		if ok && failed.Obstacle == coord.ObstacleElsewhere {
+		switch {
+		case !ok:
+		case failed.Waits():
+			waits = failed.Addr
+		case failed.Obstacle == coord.ObstacleElsewhere, failed.Addr != addrs[i]:
 			return nil, err // the agent there knows more
 		}
 	}
-	if left := time.Duration(m.index)*foundDelay - time.Since(m.began); left > 0 {
+	if time.Since(m.began) < time.Duration(m.index)*foundDelay {
+		m.member.Wait()
 		return nil, &endpointsError{errs}
+	}
+	if waits != "" {
+		m.log.Warn().Msgf("this node and the one at %s have waited for each other to begin the job's store: give all nodes "+
+			"the same endpoints in the same order", waits)
+		return nil, nil
 	}
 	m.log.Warn().Msgf("nobody answers at the endpoints before %s: this node begins the job's store", m.addr)
 	return nil, nil
@@ -204,12 +222,21 @@ func (m *storeMember) mayHaveLeader(addr string, err error) bool {
 // notAtEndpoint is the index of a process that listens at no endpoint.
 const notAtEndpoint = 1 << 20
 
-// standing is what the leader of a group announces of it. Of two groups without a round, the one of the earlier
-// endpoint goes on.
+// standing is what the leader of a group announces of it.
 type standing struct {
 	Label    string `json:"label,omitempty"` // C10d.Label
 	HasRound bool   `json:"has_round,omitempty"`
 	Index    int    `json:"index"`
+}
+
+// precedes reports whether the group with this standing, which is led at addr, goes on when it meets the other one: it
+// has a round and the other one has none, or neither has and its endpoint is the earlier one. Endpoints in different
+// orders can make the indexes equal; then the addresses decide. Of two groups with rounds none precedes.
+func (s standing) precedes(addr string, other standing, otherAddr string) bool {
+	if s.HasRound || other.HasRound {
+		return !other.HasRound
+	}
+	return cmp.Or(cmp.Compare(s.Index, other.Index), cmp.Compare(addr, otherAddr)) < 0
 }
 
 // setAnnounced announces this process's group, while it leads, at the endpoints and at these addresses.
@@ -222,8 +249,12 @@ func (m *storeMember) setAnnounced(former []string) {
 	s := standing{m.access.Label, m.hasRound, m.index}
 	addrs = append(addrs, m.former...)
 	m.mu.Unlock()
+	m.member.SetAnnounced(addrs, s.text())
+}
+
+func (s standing) text() string {
 	text, _ := json.Marshal(s) // cannot fail
-	m.member.SetAnnounced(addrs, string(text))
+	return string(text)
 }
 
 // consider handles the announcement of a group that this process does not belong to.
@@ -232,40 +263,69 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 	if ctx.Err() != nil || json.Unmarshal([]byte(other.Label), &its) != nil || its.Label != m.access.Label {
 		return
 	}
+	session := m.access.sessionIn()
 	m.mu.Lock()
 	s := m.status
+	mine, at := standing{m.access.Label, m.hasRound, m.index}, m.addr
+	if !s.Member {
+		mine, at = m.followedAs, m.followed.Addr
+	}
+	following := m.followed.Instance != "" && (time.Since(m.heardOf) < m.access.TTL || session == m.followed.Instance)
+	knows := s.Member || following && m.followed.Instance != other.Instance
 	leaderless := s.Member && s.Leader == "" && time.Since(m.leaderless) >= m.access.TTL/2
-	unused := m.place != nil && !m.hasRound && (its.HasRound || its.Index < m.index)
-	yields := !m.closing && (leaderless || unused || !s.Member && m.place != nil)
+	mayYield := m.place != nil && (!s.Member || !m.hasRound) // only leaderless members leave a group with a round
+	yields := !m.closing && (leaderless || mayYield && (!knows || its.precedes(other.Addr, mine, at)))
+	notifies := mine.precedes(at, its, other.Addr) && (s.Leader != "" || time.Since(m.firstHand) < lately)
 	news := m.otherGroup != other.Instance
 	m.otherGroup = other.Instance
 	m.yielding = m.yielding || yields && s.Member
 	m.mu.Unlock()
 	switch {
 	case yields:
-		m.follow(other)
+		m.follow(other, its)
 		if news {
 			m.log.Info().Str("address", other.Addr).Msg("other nodes keep the store of this run: joining them")
 		}
+	case knows && notifies: // the other group's leader may not know of this one
+		m.member.Notify(other.Addr, mine.text()) //nolint:contextcheck // the member sends it, for as long as it lives
 	case s.Member && news && !m.member.In(other.Instance): // else it has joined meanwhile
 		m.log.Error().Str("other", other.Addr).Msg("another store of this run is at other nodes: two parts of the job have " +
 			"not reached each other; end all agents of one of them")
 	}
 }
 
-// follow leaves this process's group for another one, and refers clients to it. Until this process learns who keeps the
-// other group, it knows only who has announced it, and those that the file names.
-func (m *storeMember) follow(other group.Announcement) {
+// lately is how old the news of a group may be that this process passes on: its leader announces it twice a second.
+// What others have passed on is not: such news would go round when its group has ended.
+const lately = 2 * time.Second
+
+// follow leaves this process's group for another one, and refers clients to it. as is what its leader says of it. Until
+// this process learns who keeps the other group, it knows only who has announced it, and those that the file names.
+func (m *storeMember) follow(other group.Announcement, as standing) {
 	m.member.Yield(other)
 	m.update(func() {
 		if !m.wasMember && m.earlier != nil {
 			m.known, m.others = slices.Clone(m.earlier.Addrs), m.earlier.Others
 		}
-		m.heardOf, m.yielding, m.wasMember = time.Now(), false, true
 		if other.Addr != m.addr && !slices.Contains(m.known, other.Addr) {
 			m.known = append(slices.Clip(m.known), other.Addr)
 		}
+		m.heardOf, m.yielding, m.wasMember = time.Now(), false, true
+		m.followed, m.followedAs = other, as
+		if !other.Relayed {
+			m.firstHand = m.heardOf
+		}
 	})
+}
+
+// followClient is follow for the group in which the agent has got a session.
+func (m *storeMember) followClient(client *coord.Client) {
+	m.mu.Lock()
+	as := standing{m.access.Label, false, notAtEndpoint} // as far as this process knows
+	if m.followed.Instance == client.InstanceID() {
+		as = m.followedAs
+	}
+	m.mu.Unlock()
+	m.follow(group.Announcement{Addr: client.Addrs()[0], Instance: client.InstanceID()}, as)
 }
 
 // mayDecide reports whether the leader of the rendezvous may decide a round: the process has not begun to yield to

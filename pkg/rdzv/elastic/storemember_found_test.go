@@ -161,6 +161,9 @@ func TestFounderYields(t *testing.T) {
 	openTogether(t, first)
 	openTogether(t, second)
 	founder, other := second.storeMember(), first.storeMember()
+	other.mu.Lock()
+	other.hasRound = true // so that it yields to nobody
+	other.mu.Unlock()
 	announced := group.Announcement{
 		Addr: other.addr, Instance: first.client.InstanceID(), Label: `{"has_round":true,"index":1048576}`,
 	}

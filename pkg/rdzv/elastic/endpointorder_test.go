@@ -1,0 +1,165 @@
+package elastic
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+)
+
+var yes, no = true, false
+
+// useEndpoints gives an agent the endpoints at these ports of this machine, of which it may listen at one.
+func (a *C10d) useEndpoints(own int, ports ...int) {
+	a.Users, a.More = &StoreUsers{Anybody: true}, nil
+	for i, port := range ports {
+		h := StoreHost{Host: "127.0.0.1", Ports: []int{port}, IsHost: &no}
+		if port == own {
+			h.IsHost = &yes
+		}
+		if i == 0 {
+			a.Ports, a.IsHost = h.Ports, h.IsHost
+			continue
+		}
+		a.More = append(a.More, h)
+	}
+}
+
+// Two agents at endpoints that are the later one in their own list wait for each other, but not for ever.
+func TestEndpointsInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	p, q, gone := freeTCPPort(t), freeTCPPort(t), freeTCPPort(t)
+	first, second := newMemberAccess(t, p), newMemberAccess(t, p)
+	first.useEndpoints(p, q, p)
+	second.useEndpoints(q, p, gone, q)
+	defer func() { _ = errors.Join(first.Close(t.Context(), false), second.Close(t.Context(), false)) }()
+	for _, a := range []*C10d{first, second} {
+		if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
+			t.Fatalf("an agent begins with %v", err)
+		}
+	}
+	_, err := first.attempt(t.Context())
+	if err == nil || permanent(err) || !strings.Contains(err.Error(), "waits for others") {
+		t.Fatalf("an agent that waits for one that waits: %v", err)
+	}
+	m := first.storeMember()
+	m.began = m.began.Add(-foundDelay)
+	store, err := first.attempt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close(t.Context())
+	joined, err := second.attempt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer joined.Close(t.Context())
+	if second.storeMember().member.Status().Leading {
+		t.Error("there are two stores")
+	}
+}
+
+// An agent at a further endpoint founds nothing if an agent before it knows a member that cannot be reached from here.
+func TestEndpointNamesAnother(t *testing.T) {
+	t.Parallel()
+	p, q := freeTCPPort(t), freeTCPPort(t)
+	first, second := newMemberAccess(t, p), newMemberAccess(t, p)
+	openTogether(t, first)
+	m := first.storeMember()
+	m.member.Yield(group.Announcement{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t))), Instance: "I"})
+	second.useEndpoints(q, p, q)
+	defer func() { _ = second.Close(t.Context(), false) }()
+	for range 2 {
+		if _, err := second.attempt(t.Context()); err == nil || permanent(err) {
+			t.Fatalf("an agent begins with %v", err)
+		}
+		second.storeMember().began = second.storeMember().began.Add(-foundDelay)
+	}
+}
+
+// An agent of another version, or with another secret, begins no store beside the job's: it is refused for good.
+func TestOtherVersion(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(*C10d){
+		"version": func(a *C10d) { a.Version = "other" },
+		"secret":  func(a *C10d) { a.Secret = []byte("of another job") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			p, q, gone := freeTCPPort(t), freeTCPPort(t), freeTCPPort(t)
+			first := newMemberAccess(t, p)
+			openTogether(t, first)
+			for _, tt := range []struct {
+				name  string
+				own   int
+				ports []int
+				file  bool
+			}{
+				{name: "a further endpoint", own: q, ports: []int{p, gone, q}},
+				{name: "the first endpoint", own: q, ports: []int{q, gone, p}},
+				{name: "no endpoint", ports: []int{p, gone}},
+				{name: "an agent that was started again", own: q, ports: []int{q}, file: true},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					a := newMemberAccess(t, q)
+					a.RunID = first.RunID
+					a.useEndpoints(tt.own, tt.ports...)
+					change(a)
+					if tt.file {
+						before := &hostPlace{log: zerolog.Nop()}
+						before.createMarkers(a)
+						before.writeGroup(earlierGroup{Addrs: []string{first.storeMember().addr}, Min: 2})
+						defer func() { _ = before.markers[0].removeGroup() }()
+					}
+					defer func() { _ = a.Close(t.Context(), false) }()
+					_, err := a.attempt(t.Context())
+					if m := a.storeMember(); m != nil && !permanent(err) {
+						m.began = m.began.Add(-10 * foundDelay)
+						_, err = a.attempt(t.Context())
+					}
+					if refused, ok := errors.AsType[*coord.RefusedError](err); !ok || !permanent(err) {
+						t.Errorf("the agent is not refused for good: %v", err)
+					} else if refused.Reason != coord.ReasonVersion && refused.Reason != coord.ReasonSecret {
+						t.Errorf("the agent is refused with %v", err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Of two groups at most one goes on at the other's cost, whichever of them decides.
+func TestPrecedes(t *testing.T) {
+	t.Parallel()
+	type led struct {
+		standing
+		addr string
+	}
+	var all []led
+	for _, hasRound := range []bool{false, true} {
+		for index := range 2 {
+			for _, addr := range []string{"a:1", "b:1"} {
+				all = append(all, led{standing{HasRound: hasRound, Index: index}, addr})
+			}
+		}
+	}
+	for _, one := range all {
+		for _, other := range all {
+			wins := one.precedes(one.addr, other.standing, other.addr)
+			loses := other.precedes(other.addr, one.standing, one.addr)
+			undecided := one == other || one.HasRound && other.HasRound
+			if wins && loses || !wins && !loses != undecided {
+				t.Errorf("%+v precedes %+v: %v, and the other way: %v", one, other, wins, loses)
+			}
+			if one.HasRound && !other.HasRound && !wins {
+				t.Errorf("%+v, which has a round, yields to %+v", one, other)
+			}
+		}
+	}
+}

@@ -5,6 +5,9 @@ import "testing"
 func TestStoreText(t *testing.T) {
 	for want, s := range map[string]Store{
 		"store: kept by a:1 alone, whose loss would end the job": {Voters: []string{"a:1"}, Leader: "a:1"},
+		"store: kept by a:1 alone, whose loss would end the job: it cannot reach b:2": {
+			Voters: []string{"a:1"}, Leader: "a:1", Problem: "it cannot\nreach b:2",
+		},
 		"store: kept by a:1, b:2, c:3, led by b:2: any one node may be lost": {
 			Voters: []string{"a:1", "b:2", "c:3"}, Leader: "b:2", SurvivesLoss: true,
 		},

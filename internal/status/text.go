@@ -15,10 +15,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// maxText bounds a cell of text, in bytes, and maxWhy what a node waits for.
+// maxText bounds a cell of text, in bytes, maxWhy what a node waits for, and maxProblem why one node keeps the store.
 const (
-	maxText = 60
-	maxWhy  = 160
+	maxText    = 60
+	maxWhy     = 160
+	maxProblem = 400
 )
 
 // Text shows the job to people.
@@ -71,6 +72,8 @@ func (s *Store) text() string {
 		voters[i] = clean(addr)
 	}
 	switch {
+	case len(voters) == 1 && s.Problem != "":
+		return "store: kept by " + voters[0] + " alone, whose loss would end the job: " + cleanUpTo(maxProblem, s.Problem)
 	case len(voters) == 1:
 		return "store: kept by " + voters[0] + " alone, whose loss would end the job"
 	case s.SurvivesLoss:

@@ -93,6 +93,7 @@ type Member struct {
 	leader     string            // the address of the member that leads, or ""
 	referral   string            // the address of another group's member, while this process is in no group
 	candidates []Candidate
+	dialErrs   map[string]error // of the latest attempts to connect to candidates
 	status     Status
 }
 
@@ -117,7 +118,7 @@ func New(opts Options) *Member {
 		opts: opts, log: opts.Logger, done: make(chan struct{}), instance: rand.Text(), inbound: map[net.Conn]bool{},
 		calls: make(chan func()), inbox: make(chan incoming, 64), waiting: map[replica.Ticket]func(error){},
 		peers: map[string]*peer{}, addrs: map[replica.ID]string{}, snapshots: map[replica.ID]*snapshot{},
-		newServer: coord.NewSharedServer,
+		newServer: coord.NewSharedServer, dialErrs: map[string]error{},
 	}
 	m.ticker = time.NewTicker(m.opts.Tick)
 	m.ticker.Stop()
@@ -164,21 +165,6 @@ func (m *Member) Found() error {
 	case <-m.done:
 		return coord.ErrServerClosed
 	}
-}
-
-// Candidate is a process that can become a member.
-type Candidate struct {
-	// Addr is where it is reached, HOST:PORT. Process distinguishes processes that follow each other there: what is known
-	// of one does not hold for the next.
-	Addr, Process string
-}
-
-// SetCandidates sets the processes that this member, while it leads, may ask to join the group, the best first. Members
-// among them are ignored.
-func (m *Member) SetCandidates(candidates []Candidate) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.candidates = candidates
 }
 
 // Status returns the group's state.

@@ -290,7 +290,9 @@ func (m *Member) dial(ctx context.Context, addr string) (net.Conn, error) {
 		connect = connectTCP
 	}
 	opts.Conn = func(ctx context.Context) (net.Conn, error) { return connect(ctx, addr) }
-	return coord.DialMember(ctx, opts)
+	nc, err := coord.DialMember(ctx, opts)
+	m.noteDial(ctx, addr, err)
+	return nc, err
 }
 
 // connectTCP connects to addr by TCP. The other member sends nothing on the connection, so only the kernel notices that

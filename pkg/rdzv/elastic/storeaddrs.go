@@ -21,11 +21,13 @@ type storeAddrs struct {
 	// SurvivesLoss says that any one voter may be lost, and HasRound that a round was decided.
 	SurvivesLoss bool `json:"survives_loss,omitempty"`
 	HasRound     bool `json:"has_round,omitempty"`
+	// Problem says, after the name of the leader's node, why too few agents keep the store; "" until that has lasted.
+	Problem string `json:"problem,omitempty"`
 }
 
 func (s storeAddrs) equal(other storeAddrs) bool {
 	return s.Leader == other.Leader && s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound &&
-		slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates)
+		s.Problem == other.Problem && slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates)
 }
 
 // addrs returns where the agents find the store now.
@@ -34,7 +36,7 @@ func (m *storeMember) addrs() storeAddrs {
 	defer m.mu.Unlock()
 	return storeAddrs{
 		Addrs: m.status.Voters, Candidates: addrsOf(m.candidates), Others: m.others,
-		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound,
+		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem,
 	}
 }
 
@@ -72,6 +74,7 @@ func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
 		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
 		m.mu.Lock()
 		m.recordRound(at.HasRound)
+		m.followedAs.HasRound = m.followedAs.HasRound || at.HasRound && m.followed.Instance == client.InstanceID()
 		m.mu.Unlock()
 	}
 }

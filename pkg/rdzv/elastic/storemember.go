@@ -68,6 +68,8 @@ type storeMember struct {
 	former       []string             // the agents of a former group, where this one is announced
 	known        []string             // the other agents that can keep the store
 	others       int                  // how many further agents there are
+	voters       voterWatch
+	problem      string // why others do not keep the store, while this process leads and has said so
 }
 
 // keptTogether reports whether the agents may keep the store together.
@@ -273,6 +275,11 @@ func (m *storeMember) onChange(s group.Status) {
 		m.wasMember = m.wasMember || s.Member
 		m.acknowledged, m.deserted = m.acknowledged && s.Leading, m.deserted && s.Leading
 	})
+	m.wakeLeader()
+}
+
+// wakeLeader makes the leader of the rendezvous write where the store is, if that has changed.
+func (m *storeMember) wakeLeader() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -284,6 +291,7 @@ func (m *storeMember) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()
+	m.watchVoters()
 	close(m.changed)
 	m.changed = make(chan struct{})
 }

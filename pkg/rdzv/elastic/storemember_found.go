@@ -344,6 +344,7 @@ func (m *storeMember) mayDecide(hasRound bool) bool {
 func (m *storeMember) recordRound(hasRound bool) {
 	if hasRound && !m.hasRound {
 		m.hasRound = true
+		m.watchVoters()
 		m.tasks.Go(func() { m.setAnnounced(nil) })
 	}
 }

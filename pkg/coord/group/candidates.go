@@ -1,0 +1,70 @@
+package group
+
+import (
+	"context"
+	"slices"
+)
+
+// Candidate is a process that can become a member.
+type Candidate struct {
+	// Addr is where it is reached, HOST:PORT. Process distinguishes processes that follow each other there: what is known
+	// of one does not hold for the next.
+	Addr, Process string
+}
+
+// SetCandidates sets the processes that this member, while it leads, may ask to join the group, the best first. Members
+// among them are ignored.
+func (m *Member) SetCandidates(candidates []Candidate) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.candidates = candidates
+	m.forgetDials()
+}
+
+// Unreached is a candidate to which the latest attempt to connect has failed, with Err.
+type Unreached struct {
+	Addr string
+	Err  error
+}
+
+// Unreached returns the candidates that cannot be reached, as far as this member, while it leads, has tried. They are
+// in the order of SetCandidates.
+func (m *Member) Unreached() []Unreached {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Unreached
+	for _, c := range m.candidates {
+		if err := m.dialErrs[c.Addr]; err != nil {
+			all = append(all, Unreached{c.Addr, err})
+		}
+	}
+	return all
+}
+
+// noteDial records how an attempt to connect to addr has ended. One that was given up says nothing.
+func (m *Member) noteDial(ctx context.Context, addr string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil || !m.isCandidate(addr) {
+		delete(m.dialErrs, addr)
+		return
+	}
+	m.dialErrs[addr] = err
+}
+
+// forgetDials forgets the attempts to connect to those that are no candidates any more. m.mu is held.
+func (m *Member) forgetDials() {
+	for addr := range m.dialErrs {
+		if !m.isCandidate(addr) {
+			delete(m.dialErrs, addr)
+		}
+	}
+}
+
+// isCandidate reports whether SetCandidates has named addr. m.mu is held.
+func (m *Member) isCandidate(addr string) bool {
+	return slices.ContainsFunc(m.candidates, func(c Candidate) bool { return c.Addr == addr })
+}

@@ -1,0 +1,160 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/plainerr"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+)
+
+// Too few voters
+//
+// A job's store has one voter until two other agents help to keep it, usually within a second of the first round. If it
+// stays so, nothing seems to be wrong until the voter is lost and the job ends. So the voter's agent says so in time.
+
+// fewVotersAfter is how long the store may have too few voters before the agent that leads says so. A lost node counts
+// as one that can keep the store for a keep-alive time, so it is at least that long.
+const fewVotersAfter = 10 * time.Second
+
+// minVoters is the least number of voters that survive the loss of one.
+const minVoters = 3
+
+// shortage is why the store has too few voters.
+type shortage int
+
+const (
+	noShortage       shortage = iota
+	shortOfNodes              // there are too few nodes that can keep the store
+	shortOfReachable          // there are enough, but they do not keep it: usually they cannot be reached
+)
+
+// shortageOf returns why a group with a round has too few voters, as its leader knows. Others know nothing.
+func shortageOf(s group.Status, candidates int) shortage {
+	switch {
+	case !s.Leading || len(s.Voters) >= minVoters:
+		return noShortage
+	case candidates < minVoters:
+		return shortOfNodes
+	}
+	return shortOfReachable
+}
+
+// voterWatch says when a shortage is worth a line: it has lasted, and was not said since the store had enough voters.
+type voterWatch struct {
+	now   shortage
+	said  [shortOfReachable + 1]bool
+	timer *time.Timer // nil unless now may be said later
+}
+
+// observe records what holds now. It calls later once the shortage has lasted, unless it was said already.
+func (w *voterWatch) observe(now shortage, enough bool, wait time.Duration, later func()) {
+	if enough {
+		w.said = [shortOfReachable + 1]bool{}
+	}
+	if now == w.now {
+		return
+	}
+	w.now = now
+	w.stop()
+	if now != noShortage && !w.said[now] {
+		w.timer = time.AfterFunc(wait, later)
+	}
+}
+
+func (w *voterWatch) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
+	}
+}
+
+// watchVoters observes the voters after each change of what it depends on. m.mu is held.
+func (m *storeMember) watchVoters() {
+	now := noShortage
+	if m.hasRound && !m.closing && !m.acknowledged {
+		now = shortageOf(m.status, len(m.candidates))
+	}
+	enough := m.status.Leading && len(m.status.Voters) >= minVoters
+	m.voters.observe(now, enough, max(fewVotersAfter, m.access.TTL), m.sayFewVoters)
+	if now != shortOfReachable {
+		m.problem = ""
+	}
+}
+
+// sayFewVoters says that the store has had too few voters for a while.
+func (m *storeMember) sayFewVoters() {
+	unreached := m.member.Unreached()
+	m.mu.Lock()
+	now := m.voters.now
+	if m.voters.timer == nil || now == noShortage { // it has ended meanwhile
+		m.mu.Unlock()
+		return
+	}
+	m.voters.timer, m.voters.said[now] = nil, true
+	if now == shortOfReachable {
+		m.problem = problemOf(unreached)
+	}
+	problem := m.problem
+	m.mu.Unlock()
+	const alone = "only this node keeps the job's store, and its loss would end the job"
+	if now == shortOfNodes {
+		m.log.Info().Msgf("%s: any one node may be lost once three can keep it", alone)
+		return
+	}
+	m.log.Warn().Msgf("%s: %s; %s", alone, problem, memberPortsAdvice(m.access.MemberPorts))
+	m.wakeLeader() // who tells the other nodes
+}
+
+// memberPortsAdvice says what makes this node reach those that offer to keep the store. ports are those that its own
+// agent may use for that.
+func memberPortsAdvice(ports Ports) string {
+	if ports.High > ports.Low {
+		return fmt.Sprintf("open ports %s between the nodes", ports)
+	}
+	return "open the ports between the nodes, or give all nodes a range of open ones by --worker-store-port=LOW-HIGH"
+}
+
+// maxListed is how many addresses a line names.
+const maxListed = 4
+
+// problemOf says, after the name of the node that leads, why the others that offer to keep the store do not.
+func problemOf(unreached []group.Unreached) string {
+	if len(unreached) == 0 {
+		return "other nodes offer to keep it too, but do not yet"
+	}
+	texts := make([]string, len(unreached))
+	reason, same := reasonOf(unreached[0].Err), true
+	for i, u := range unreached {
+		texts[i] = fmt.Sprintf("%s (%s)", u.Addr, reasonOf(u.Err))
+		same = same && reasonOf(u.Err) == reason
+	}
+	if same {
+		for i, u := range unreached {
+			texts[i] = u.Addr
+		}
+	}
+	if more := len(texts) - maxListed; more > 0 {
+		texts = append(slices.Clone(texts[:maxListed]), fmt.Sprintf("and %d more", more))
+	}
+	text := "it cannot reach the nodes that offer to keep it too, at " + strings.Join(texts, ", ")
+	if same {
+		text += ": " + reason
+	}
+	return text
+}
+
+// reasonOf says in a few words why a connection to a member was not possible.
+func reasonOf(err error) string {
+	if failed, ok := errors.AsType[*coord.DialError](err); ok && failed.Obstacle != coord.ObstacleConnect {
+		return failed.Message
+	}
+	if refused, ok := errors.AsType[*coord.RefusedError](err); ok {
+		return refused.Message
+	}
+	return plainerr.Text(err)
+}

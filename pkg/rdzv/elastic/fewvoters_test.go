@@ -1,0 +1,155 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
+)
+
+func TestShortage(t *testing.T) {
+	t.Parallel()
+	one, three := []string{"a:1"}, []string{"a:1", "b:1", "c:1"}
+	for _, tt := range []struct {
+		name       string
+		status     group.Status
+		candidates int
+		want       shortage
+	}{
+		{"all is well", group.Status{Leading: true, Voters: three}, 3, noShortage},
+		{"a node that does not lead", group.Status{Voters: one}, 3, noShortage},
+		{"two nodes", group.Status{Leading: true, Voters: one}, 2, shortOfNodes},
+		{"three nodes, of which two are not reached", group.Status{Leading: true, Voters: one}, 3, shortOfReachable},
+	} {
+		if got := shortageOf(tt.status, tt.candidates); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A shortage is said once it has lasted, and again only if the store had enough voters in between.
+func TestVoterWatch(t *testing.T) {
+	t.Parallel()
+	const wait = 10 * time.Second
+	type change struct {
+		after  time.Duration
+		now    shortage
+		enough bool
+	}
+	few, nodes, none := shortOfReachable, shortOfNodes, noShortage
+	for _, tt := range []struct {
+		name    string
+		changes []change
+		want    []shortage // what is said
+	}{
+		{"it lasts", []change{{0, few, false}}, []shortage{few}},
+		{"it does not last", []change{{0, few, false}, {wait - 1, none, true}}, nil},
+		{"it is seen again and again", []change{{0, few, false}, {wait / 2, few, false}, {wait / 4, few, false}}, []shortage{few}},
+		{
+			"another leader in between",
+			[]change{{0, few, false}, {2 * wait, none, false}, {wait, few, false}},
+			[]shortage{few},
+		},
+		{
+			"it was well in between",
+			[]change{{0, few, false}, {2 * wait, none, true}, {wait, few, false}},
+			[]shortage{few, few},
+		},
+		{
+			"first too few nodes, then they are not reached",
+			[]change{{0, nodes, false}, {2 * wait, few, false}, {2 * wait, nodes, false}},
+			[]shortage{nodes, few},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var w voterWatch
+				var said []shortage
+				for _, c := range tt.changes {
+					<-time.After(c.after)
+					synctest.Wait()
+					w.observe(c.now, c.enough, wait, func() {
+						w.said[w.now], said = true, append(said, w.now)
+					})
+				}
+				<-time.After(3 * wait)
+				synctest.Wait()
+				if diff := cmp.Diff(tt.want, said); diff != "" {
+					t.Errorf("said (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestProblemOf(t *testing.T) {
+	t.Parallel()
+	silent := &coord.DialError{Obstacle: coord.ObstacleTimeout, Message: "nothing answers there"}
+	unreachable := &coord.DialError{Message: "no connection is possible", Err: syscall.EHOSTUNREACH}
+	refused := &coord.RefusedError{Addr: "d:1", Reason: coord.ReasonVersion, Message: "run the same version on all nodes"}
+	const begin = "it cannot reach the nodes that offer to keep it too, at "
+	many := make([]group.Unreached, 6)
+	for i := range many {
+		many[i] = group.Unreached{Addr: fmt.Sprintf("n%d:1", i), Err: silent}
+	}
+	for want, unreached := range map[string][]group.Unreached{
+		"other nodes offer to keep it too, but do not yet": nil,
+		begin + "b:1: nothing answers there":               {{Addr: "b:1", Err: silent}},
+		begin + "b:1, c:1: nothing answers there":          {{Addr: "b:1", Err: silent}, {Addr: "c:1", Err: silent}},
+		begin + "b:1 (nothing answers there), c:1 (there is no route to that machine, or it is down), d:1 (run the same " +
+			"version on all nodes), e:1 (odd)": {
+			{Addr: "b:1", Err: silent},
+			{Addr: "c:1", Err: unreachable},
+			{Addr: "d:1", Err: refused},
+			{Addr: "e:1", Err: errors.New("odd")},
+		},
+		begin + "n0:1, n1:1, n2:1, n3:1, and 2 more: nothing answers there": many,
+	} {
+		if got := problemOf(unreached); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// What the agent that leads has said is in the key that tells the others where the store is, until it holds no more.
+func TestProblemIsPublished(t *testing.T) {
+	t.Parallel()
+	a := newMemberAccess(t, freeTCPPort(t))
+	openTogether(t, a)
+	m := a.storeMember()
+	m.update(func() {
+		m.hasRound = true
+		m.candidates = []group.Candidate{{Addr: m.addr}, {Addr: "127.0.0.1:1"}, {Addr: "127.0.0.1:2"}}
+	})
+	before := m.addrs()
+	m.sayFewVoters()
+	if now := m.addrs(); now.Problem == "" || now.equal(before) {
+		t.Errorf("the problem is not published: %+v", now)
+	}
+	m.log = zerolog.Nop()
+	m.update(func() { m.closing = true })
+	if now := m.addrs(); now.Problem != "" {
+		t.Errorf("the problem stays: %s", now.Problem)
+	}
+}
+
+func TestMemberPortsAdvice(t *testing.T) {
+	t.Parallel()
+	for want, ports := range map[string]Ports{
+		"open ports 29500-29510 between the nodes": {29500, 29510},
+		"open the ports between the nodes, or give all nodes a range of open ones by --worker-store-port=LOW-HIGH": {29500, 29500},
+	} {
+		if got := memberPortsAdvice(ports); got != want {
+			t.Errorf("%v: got %s, want %s", ports, got, want)
+		}
+	}
+}

@@ -151,7 +151,7 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerName: r.StoreName(),
 		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
 		StoreUsers: cmp.Or(o.users, storeUsers(cfg)), Ports: r.Ports,
-		OwnEndpoint: r.OwnEndpoint, Identity: id, Command: commandID(cfg),
+		OwnEndpoint: r.OwnEndpoint, AdviseEndpoints: cfg.ChoosesEndpoints(), Identity: id, Command: commandID(cfg),
 		Launch: elastic.Launch{ID: r.LaunchID, Restarts: r.LaunchRestarts},
 		Linger: max(cfg.ExitBarrierTimeout, r.TTL()), Logger: o.Logger,
 		Configure: func(e *elastic.Options) { o.configure(cfg, e) },

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
@@ -88,4 +89,10 @@ func (c *Config) checkEndpoints(r *reader) {
 		r.fail(name, "has several endpoints, but only jobs of several nodes keep their store on several: give one "+
 			"endpoint, or a larger maximum of --nnodes")
 	}
+}
+
+// ChoosesEndpoints reports whether the user has named the endpoints, and may know further nodes that could be one.
+// Slurm and Kubernetes choose the nodes.
+func (c *Config) ChoosesEndpoints() bool {
+	return c.Given("rdzv-endpoint") && c.Scheduler != scheduler.Slurm && c.Scheduler != scheduler.Kubernetes
 }

@@ -49,6 +49,8 @@ type C10d struct {
 	Hint int
 	// More are further endpoints, after Host: the store may be there too once the agents keep it together.
 	More []StoreHost
+	// AdviseEndpoints says that the user can name further endpoints: a job with one is told what they add.
+	AdviseEndpoints bool
 	// Voters is how many agents keep the store together, if there are enough: 3 or 5. Below 3 one agent hosts it.
 	Voters int
 	// Label distinguishes jobs that may have the same run id: two stores of a run are one job's if their labels are equal.

@@ -61,6 +61,7 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 	}
 	if former == nil {
 		m.log.Info().Stringer("address", m.front.Addr()).Msg("hosting the rendezvous")
+		m.access.adviseEndpoints()
 		m.place.warnOfPredecessor(m.access)
 	}
 	m.access.warnOfOpenStore(m.front)

@@ -1,0 +1,96 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// memberPorts are ports of workers' stores, of which all but the first one are for agents that keep the job's store.
+const memberPorts = "29500-29510"
+
+// fewVoters begins a line of the agent that alone keeps the job's store.
+const fewVoters = "only this node keeps the job's store"
+
+// TestNodesCannotBeReached blocks the ports where all but the first node offer to keep the job's store. The job runs
+// with one voter, whose agent says once what it cannot reach and what to do. So does elasticrun status. When the ports
+// are open, three voters keep the store.
+func TestNodesCannotBeReached(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "4")
+	j.flags = append(j.flags, "--worker-store-port="+memberPorts)
+	for _, h := range j.nodes() {
+		h.Block(29501, 29510)
+	}
+	j.startAll(j.nodes()...)
+	j.awaitRound(-1, 4)
+	founder := j.agents[0]
+	founder.await(fewVoters)
+	const problem = "it cannot reach the nodes that offer to keep it too, at 10.75.0."
+	for _, want := range []string{
+		problem, "10.75.0.2:29510", "10.75.0.3:29510", "10.75.0.4:29510", "nothing answers there", "open ports " + memberPorts,
+	} {
+		if !strings.Contains(founder.text(), want) {
+			t.Errorf("%s does not say %q", founder.name, want)
+		}
+	}
+	const advice = "nodes that come later find the job only at 10.75.0.1:29400; a second and a third node"
+	for i, a := range j.agents {
+		if says := strings.Contains(a.text(), advice); says != (i == 0) {
+			t.Errorf("%s says what further endpoints add: %v", a.name, says)
+		}
+	}
+	for _, a := range j.agents[1:] {
+		if strings.Contains(a.text(), fewVoters) {
+			t.Errorf("%s, which does not keep the store, warns too", a.name)
+		}
+	}
+	await(t, "elasticrun status to say why one node keeps the store", func() bool {
+		return strings.Contains(j.status(), "store: kept by 10.75.0.1:29400 alone, whose loss would end the job: "+problem)
+	})
+	for _, h := range j.nodes() {
+		h.Unblock()
+	}
+	founder.await(survivesLoss)
+	j.finish()
+	j.end(0, nil, expected{worlds: []int{4}})
+	if got := strings.Count(founder.text(), fewVoters); got != 1 {
+		t.Errorf("%s warns %d times", founder.name, got)
+	}
+}
+
+// status returns what elasticrun status says on the first node of the job at the endpoint of useAgent.
+func (j *job) status() string {
+	j.t.Helper()
+	args := []string{"status", "--rdzv-endpoint=10.75.0.1:29400"}
+	for _, flag := range j.flags {
+		if strings.HasPrefix(flag, "--rdzv-id=") {
+			args = append(args, flag)
+		}
+	}
+	p := run(j.t, j.lab.Hosts[0], "elasticrun status", j.lab.Hosts[0].Command(j.t.Context(), testenv.Binary(j.t), args...))
+	p.code()
+	return p.text()
+}
+
+// TestFewNodesKeepTheStore runs a job of two nodes that may grow: the first one's agent says, once, what it survives.
+func TestFewNodesKeepTheStore(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "2:5")
+	// The machines of the other endpoints never come.
+	j.lab.AddNames("10.75.0.91 absent0", "10.75.0.92 absent1", "10.75.0.93 absent2")
+	j.flags = append(j.flags, "--rdzv-endpoint=node0,node1,absent0,absent1,absent2", lastCall(time.Second))
+	j.startAll(j.lab.Hosts[:2]...)
+	j.awaitRound(-1, 2)
+	j.agents[0].await(fewVoters + ", and its loss would end the job: any one node")
+	j.finish()
+	j.end(0, nil, expected{worlds: []int{2}})
+	if strings.Contains(j.agents[0].text(), "find the job only at") {
+		t.Error("a job with several endpoints is told to have more")
+	}
+	if text := j.agents[1].text(); strings.Contains(text, fewVoters) {
+		t.Errorf("%s, which does not keep the store, says so too", j.agents[1].name)
+	}
+}

@@ -48,7 +48,7 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 		Limits: ReadLimits(root), Memory: ReadMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
 	}
 	if cfg.MaxNodes > 1 {
-		f.Admission = cfg.Admission()
+		f.Admission, f.Keepers = cfg.Admission(), preview.Keepers(cfg)
 	}
 	if cfg.Rendezvous.Local {
 		f.Nodes = 1 // all nodes are on this machine

@@ -29,6 +29,8 @@ type Facts struct {
 	// Endpoints is what was found at the rendezvous endpoints; Refusal says why the job would be refused there.
 	Endpoints []preview.Endpoint
 	Refusal   error
+	// Keepers says which agents would keep the job's store; "" if none of several nodes would.
+	Keepers string
 	// Admission is whom the job's store serves; zero for a job of one node.
 	Admission config.Admission
 	Disks     []Disk

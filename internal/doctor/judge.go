@@ -31,6 +31,9 @@ func Judge(f Facts) []Check {
 	}
 	checks = append(checks, ports(f.PortErr), hostName(f.HostName, f.Nodes))
 	checks = append(checks, endpoints(f.Endpoints, f.Refusal)...)
+	if f.Keepers != "" && f.Refusal == nil {
+		checks = append(checks, Check{Name: "store", Status: OK, Value: "kept " + f.Keepers})
+	}
 	if f.Admission.Who != "" && f.Refusal == nil { // else a store is there that this node's settings do not describe
 		checks = append(checks, admission(f.Admission))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +319,17 @@ func TestAdviceWhereTheStoreMayBeTheJobs(t *testing.T) {
 		checks := endpoints(at, errors.New("refused"))
 		if c := checks[len(checks)-1]; c.Name != "rendezvous" || strings.Contains(c.Advice, "its own endpoint") != another {
 			t.Errorf("%s: %+v, want the refusal, with another endpoint: %v", state, c, another)
+		}
+	}
+}
+
+// TestStoreKeepers checks that doctor says whose loss would end the job, unless the job would be refused.
+func TestStoreKeepers(t *testing.T) {
+	kept := Check{Name: "store", Status: OK, Value: "kept by 3 nodes"}
+	for _, refusal := range []error{nil, errors.New("another job's")} {
+		checks := Judge(Facts{Keepers: "by 3 nodes", Refusal: refusal})
+		if says := slices.Contains(checks, kept); says != (refusal == nil) {
+			t.Errorf("with refusal %v: %v", refusal, says)
 		}
 	}
 }

@@ -84,19 +84,23 @@ func rendezvous(c *config.Config, endpoints []Endpoint) Rendezvous {
 		r.Admission = "unknown: this node is refused at the endpoint"
 	}
 	r.Hosts, r.HostsWhy = hosting(c, endpoints)
-	r.Keepers = keepers(c)
+	r.Keepers = Keepers(c)
 	return r
 }
 
-// keepers says which agents would keep the coordination store, and whose loss would end the job.
-func keepers(c *config.Config) string {
+// Keepers says which agents would keep the coordination store, and whose loss would end the job. It returns "" if no
+// agents of several nodes keep one.
+func Keepers(c *config.Config) string {
 	r := &c.Rendezvous
 	if c.MaxNodes == 1 || r.Backend != rdzv.BackendC10d || r.Local {
 		return ""
 	}
 	switch {
-	case len(r.Endpoints) > 0 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost), c.MaxNodes == 2, r.Voters == 1:
+	case len(r.Endpoints) > 0 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost), r.Voters == 1:
 		return "by its host alone, unless elasticrun store is there: the loss of the host ends the job"
+	case c.MaxNodes == 2:
+		return "by its host, unless elasticrun store is there: it hands over to the other node when it is told to stop, and " +
+			"its loss ends the job"
 	case len(r.Endpoints) == 1:
 		return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job only at "+
 			"the endpoint, and at HOST,HOST,HOST while one of them is left", r.Voters)

@@ -197,15 +197,18 @@ const memberTimeout = 2 * time.Second
 
 // mayHaveLeader reports whether an agent of the former group may be in a group that has a leader. err is that of an
 // attempt to reach it. It is in none if nobody listens there, or somebody else does, or if it has said for a keep-alive
-// time that it knows no leader: it will leave its group then when this process announces another one.
+// time that it knows no leader: it will leave its group then when this process announces another one. The error may be
+// that of another agent, which the first one takes for the leader. If nobody listens there, the first one knows no
+// leader, but may be about to get one.
 func (m *storeMember) mayHaveLeader(addr string, err error) bool {
 	failed, ok := errors.AsType[*coord.DialError](err)
-	if !ok || failed.Obstacle == coord.ObstacleRefused || !errors.Is(err, coord.ErrUnavailable) {
+	refused := ok && failed.Obstacle == coord.ObstacleRefused
+	if !ok || refused && failed.Addr == addr || !errors.Is(err, coord.ErrUnavailable) {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if failed.Obstacle != coord.ObstacleElsewhere {
+	if failed.Obstacle != coord.ObstacleElsewhere && !refused {
 		delete(m.leaderlessAt, addr)
 		return true
 	}

@@ -314,6 +314,35 @@ func TestFurtherEndpoint(t *testing.T) {
 	defer joined.Close(t.Context())
 }
 
+// An agent that refers to a leader which is gone is not gone itself: it may be about to elect another one.
+func TestReferredToLostLeader(t *testing.T) {
+	t.Parallel()
+	const addr = "127.0.0.1:1"
+	m := &storeMember{access: &C10d{TTL: time.Minute}}
+	for _, tt := range []struct {
+		at       string
+		obstacle coord.Obstacle
+		may      bool
+	}{
+		{addr, coord.ObstacleRefused, false},
+		{addr, coord.ObstacleTimeout, true},
+		{addr, coord.ObstacleElsewhere, true},
+		{"127.0.0.1:2", coord.ObstacleRefused, true},
+		{"127.0.0.1:2", coord.ObstacleTimeout, true},
+	} {
+		err := error(&coord.DialError{Addr: tt.at, Obstacle: tt.obstacle})
+		if may := m.mayHaveLeader(addr, err); may != tt.may {
+			t.Errorf("obstacle %v at %s: it may have a leader: %v", tt.obstacle, tt.at, may)
+		}
+	}
+	gone := &coord.DialError{Addr: "127.0.0.1:2", Obstacle: coord.ObstacleRefused}
+	m.mayHaveLeader(addr, gone)
+	m.leaderlessAt[addr] = m.leaderlessAt[addr].Add(-time.Minute)
+	if m.mayHaveLeader(addr, gone) {
+		t.Error("it has referred to a lost leader for a keep-alive time, and may still have one")
+	}
+}
+
 // An agent that was started before this node's former agent had ended listens at the endpoint once that has ended.
 func TestEndpointIsTakenOver(t *testing.T) {
 	t.Parallel()

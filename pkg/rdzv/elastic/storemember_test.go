@@ -74,7 +74,19 @@ func startTogether(t *testing.T, j Job, n int) *togetherJob {
 		}
 	}
 	awaitSurvival(t, hs[0])
+	for _, h := range hs { // the leader knows before the agents know who the voters are
+		for known(h.opts.Access.(*C10d)) < 3 {
+			time.Sleep(time.Millisecond) //nolint:forbidigo // nothing signals that
+		}
+	}
 	return together
+}
+
+// known returns at how many addresses an agent looks for the store.
+func known(a *C10d) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.client.Addrs())
 }
 
 // memberOf returns an agent's part in the store.

@@ -36,9 +36,8 @@ func TestFollower(t *testing.T) {
 	}
 
 	follower.update(func() { follower.firstHand = time.Now().Add(-lately) })
-	hears("a group without a round", other, known.Addr)
-	if follows(leader) == known.Addr {
-		t.Error("old news are passed on")
+	if v, _ := follower.judge(other, standing{}, ""); v != stays {
+		t.Errorf("what is known from long ago: %v, want that it is not passed on", v)
 	}
 	relayed := known
 	relayed.Relayed = true

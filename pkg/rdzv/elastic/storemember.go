@@ -25,6 +25,7 @@ import (
 //
 //	storemember.go           the member, its leader of the rendezvous, the agent's session
 //	storemember_found.go     whether the agent at the endpoint founds a group, or another one goes on already
+//	storemember_follow.go    which of two groups goes on when they meet
 //	storemember_close.go     how this process leaves the group, and how the group ends with the job
 //	earliergroup.go          the file that says that others may go on
 type storeMember struct {

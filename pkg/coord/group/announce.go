@@ -104,13 +104,19 @@ func (m *Member) In(instance string) bool {
 // Wait makes this process, while it is in no group and knows none, say that it waits for others to found one: it refers
 // clients to itself ([coord.DialError.Waits]).
 func (m *Member) Wait() {
+	done := make(chan struct{})
 	m.call(func() {
+		defer close(done)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.replica == nil && m.referral == "" {
 			m.referral = m.opts.Addr
 		}
 	})
+	select {
+	case <-done:
+	case <-m.done:
+	}
 }
 
 // setReferral sets where this process, while it is in no group, refers clients to.

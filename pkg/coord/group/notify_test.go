@@ -66,13 +66,11 @@ func TestWait(t *testing.T) {
 			t.Error("a process waits before it says so")
 		}
 		m.Wait()
-		synctest.Wait()
 		if !waits() {
 			t.Error("a process that waits does not say so")
 		}
 		m.Yield(Announcement{Addr: "nobody:1", Instance: "I"})
 		m.Wait()
-		synctest.Wait()
 		if m.referral != "nobody:1" {
 			t.Error("a process that knows a group waits")
 		}

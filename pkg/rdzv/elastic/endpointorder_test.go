@@ -65,6 +65,25 @@ func TestEndpointsInAnotherOrder(t *testing.T) {
 	}
 }
 
+// An agent at a further endpoint says that it waits although another one, which it asks, knows no store either: that
+// one may ask it at the same time.
+func TestWaitsAtOnce(t *testing.T) {
+	t.Parallel()
+	p, q := freeTCPPort(t), freeTCPPort(t)
+	other, a := newMemberAccess(t, q), newMemberAccess(t, p)
+	openTogether(t, other)
+	other.storeMember().member.Yield(group.Announcement{Instance: "I"})
+	a.useEndpoints(p, q, p)
+	defer func() { _ = a.Close(t.Context(), false) }()
+	if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
+		t.Fatalf("the agent begins with %v", err)
+	}
+	_, err := coord.Dial(t.Context(), a.dialOptions(a.storeMember().addr, a.Host))
+	if failed, ok := errors.AsType[*coord.DialError](err); !ok || !failed.Waits() {
+		t.Errorf("the agent says %v, want that it waits", err)
+	}
+}
+
 // An agent at a further endpoint founds nothing if an agent before it knows a member that cannot be reached from here.
 func TestEndpointNamesAnother(t *testing.T) {
 	t.Parallel()

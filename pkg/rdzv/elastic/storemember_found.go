@@ -146,6 +146,8 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	timeout := memberTimeout
 	if m.index == 0 {
 		timeout = firstAskTimeout
+	} else {
+		m.member.Wait() // before this process asks another one, which may ask it at the same time
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -178,7 +180,6 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 		}
 	}
 	if time.Since(m.began) < time.Duration(m.index)*foundDelay {
-		m.member.Wait()
 		return nil, &endpointsError{errs}
 	}
 	if waits != "" {

@@ -70,11 +70,11 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 	}
 }
 
-// meeting is what a process does about another group that it has heard of.
-type meeting int
+// reaction is what a process does about another group that it has heard of.
+type reaction int
 
 const (
-	stays     meeting = iota
+	stays     reaction = iota
 	yields            // it follows the other group
 	notifies          // it names its own group to the other one's leader, who may not know of it
 	conflicts         // both groups go on
@@ -82,7 +82,7 @@ const (
 
 // judge decides what this process does about the announcement of another group. session is the instance of the store in
 // which the agent has a session. news says that the latest announcement was of a third group.
-func (m *storeMember) judge(other group.Announcement, its standing, session string) (v meeting, news bool) {
+func (m *storeMember) judge(other group.Announcement, its standing, session string) (v reaction, news bool) {
 	mine := m.standing()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,7 +36,7 @@ func TestFollower(t *testing.T) {
 	}
 
 	follower.update(func() { follower.firstHand = time.Now().Add(-lately) })
-	if v, _ := follower.judge(other, standing{}, ""); v != stays {
+	if v, _ := follower.judge(time.Now(), other, standing{}, ""); v != stays {
 		t.Errorf("what is known from long ago: %v, want that it is not passed on", v)
 	}
 	relayed := known

@@ -48,6 +48,9 @@ type agentProc struct {
 	instance     int  // the store instance of its session
 	moved        bool // its session is in another store than the one before
 	replaced     bool // the session ended because another store replaced its store
+	part         *simPart
+	addrs        []string // where the store may be, with a group
+	exited       bool     // only its part in the store is left
 }
 
 // start starts an agent on the node.
@@ -90,7 +93,7 @@ func (p *agentProc) answerChanged(b simBatch) {
 
 // pump ticks the member and executes its orders, as driver.loop does.
 func (p *agentProc) pump() {
-	if p.dead || p.m == nil {
+	if p.dead || p.m == nil || p.exited {
 		return
 	}
 	now := p.node.local()
@@ -114,6 +117,13 @@ func (p *agentProc) pump() {
 		p.end()
 	}
 	next := p.m.nextTick()
+	if at := p.m.searchAt(); p.w.cfg.group && p.session != "" {
+		if at.set && now >= at.at {
+			p.sessionLost(p.session, false)
+			return
+		}
+		next.takeEarlier(at)
+	}
 	if probeAt.set && (!next.set || probeAt.at < next.at) {
 		next = probeAt
 	}
@@ -151,6 +161,12 @@ func (p *agentProc) execute(o order) {
 			p.w.check.watchHang(p)
 		}
 		p.onLoop(func() {
+			if p.w.check.broken != nil {
+				return
+			}
+			if o.run.Place.JoinStore {
+				p.joinStore()
+			}
 			p.failure = nil
 			p.group = newGroup(p, o.run, instance, over)
 		})

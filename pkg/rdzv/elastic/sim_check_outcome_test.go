@@ -18,6 +18,7 @@ func (c *checker) result(o rdzv.Outcome) {
 		return
 	}
 	c.outcome = &o
+	c.checkOneAtATime(o)
 	rd, job := c.current, &c.w.cfg.job
 	switch o.Ending {
 	case rdzv.EndSucceeded:
@@ -66,6 +67,9 @@ func (c *checker) result(o rdzv.Outcome) {
 // checkGivenUp checks that a job that was given up could not have run.
 func (c *checker) checkGivenUp() {
 	cfg := &c.w.cfg
+	if len(c.w.groups) > 1 { // nodes may be in another one
+		return
+	}
 	if c.w.now < cfg.faults+2*cfg.restartDelay+5*cfg.ttl+10*time.Second || cfg.job.Static {
 		return
 	}
@@ -125,6 +129,10 @@ func (c *checker) rerunBegun() {
 
 // outcomeSeen checks the outcome that an agent has received.
 func (c *checker) outcomeSeen(p *agentProc, o *rdzv.Outcome) {
+	if run := c.runs[p.instance]; run != nil && p.instance != c.w.store.instance {
+		defer func(of *simRun) { c.simRun = of }(c.simRun)
+		c.simRun = run
+	}
 	if slices.ContainsFunc(c.past, func(of rdzv.Outcome) bool { return reflect.DeepEqual(*o, of) }) {
 		return
 	}

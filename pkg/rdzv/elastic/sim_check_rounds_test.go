@@ -198,6 +198,9 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 			a.Fence.Round, members[a.Place.Rank].ID)
 	}
 	want := Place{Rank: a.Place.Rank, Nodes: len(members), Restarts: rd.record.Restarts, Store: *members[0].Store}
+	if c.w.cfg.group {
+		want.StoreEndsWithRun, want.JoinStore = true, a.Place.JoinStore
+	}
 	as := &want.Assignment
 	for r, m := range members {
 		if r < a.Place.Rank {

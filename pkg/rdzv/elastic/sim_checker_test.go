@@ -13,19 +13,14 @@ import (
 type checker struct {
 	w                 *world
 	broken            *violation
-	current           *simRound
-	last              int // the highest round decided
+	*simRun                           // of the store, or of the group that was looked at last
+	runs              map[int]*simRun // of other groups
 	nonces            map[string]simRoundID
 	owner             map[coord.SessionID]*simNode
-	outcome           *rdzv.Outcome
-	past              []rdzv.Outcome // of earlier runs and stores
-	charges           []time.Duration
 	counts            map[coord.SessionID]*simCounts
 	terms             int
 	lastTerm          time.Duration
 	term              *term // the current or last term
-	earlier           bool  // the leader knows of an earlier store
-	waited            bool  // this store's first round had to wait until every worker of an earlier store had ended
 	rounds            int
 	unknownOverlaps   int // overlaps with workers of an unknown earlier store
 	unguardedOverlaps int // overlaps while guard and agent were paused, which nobody can prevent
@@ -38,10 +33,22 @@ type checker struct {
 	answers           int
 	departures        int
 	close             simClose
-	departed          []departedMember // of the current run
 	succeeded         map[coord.SessionID]int
 	kept              int // successes of members without a session that a later leader knew
 	notes             int
+	groups            simGroupCounts
+}
+
+// simRun is what the checker knows of a store's run.
+type simRun struct {
+	current  *simRound
+	last     int // the highest round decided
+	outcome  *rdzv.Outcome
+	past     []rdzv.Outcome // of earlier runs and stores
+	charges  []time.Duration
+	departed []departedMember // of the current run
+	earlier  bool             // the leader knows of an earlier store
+	waited   bool             // this store's first round had to wait until every worker of an earlier store had ended
 }
 
 // simCounts counts the messages of one session.
@@ -57,7 +64,7 @@ type violation struct{ invariant, text string }
 
 func newChecker(w *world) *checker {
 	return &checker{
-		w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
+		w: w, simRun: &simRun{last: -1}, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
 		counts: map[coord.SessionID]*simCounts{}, succeeded: map[coord.SessionID]int{},
 		close: simClose{asked: map[coord.Revision]bool{}},
 	}
@@ -74,7 +81,13 @@ func (c *checker) fail(invariant, format string, args ...any) {
 // forgive records an event that may excuse a failure in the current round. It concerns a node, or all nodes if n is
 // nil.
 func (c *checker) forgive(n *simNode, why string) {
-	rd := c.current
+	c.forgiveRound(c.current, n, why)
+	for _, run := range c.runs {
+		c.forgiveRound(run.current, n, why)
+	}
+}
+
+func (c *checker) forgiveRound(rd *simRound, n *simNode, why string) {
 	if rd == nil || rd.forgiven != "" {
 		return
 	}
@@ -125,18 +138,18 @@ func (c *checker) slow(p *agentProc) {
 func (c *checker) died(p *agentProc) { c.forgive(p.node, "agent ended") }
 
 // committing checks a commit before the store executes it.
-func (c *checker) committing(by coord.Revision, ops []simOp) {
+func (c *checker) committing(s *simStore, by coord.Revision, ops []simOp) {
 	if by == 0 {
 		return
 	}
-	k := c.w.store.keys[keyLeader]
+	k := s.keys[keyLeader]
 	if k == nil || k.create != by {
 		c.fail("no stale write", "epoch %d writes %s, but the leader's key is gone or another's", by, ops[0].key)
 	}
 }
 
 // committed checks what a commit has written.
-func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
+func (c *checker) committed(s *simStore, ses *simSession, by coord.Revision, ops []simOp) {
 	for _, op := range ops {
 		if op.del && op.key == keyResult {
 			c.rerunBegun()
@@ -148,9 +161,10 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 		case Record:
 			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members),
 				v.Restarts, ids(v.Members))
+			c.groupRecord(s, v)
 			c.record(v, by)
 		case Job:
-			c.close.job = c.w.store.keys[op.key].create
+			c.close.job = s.createOf(op.key)
 		case departedMember:
 			c.w.logf("rank %d has departed from round %d", v.Rank, v.Round)
 			c.departureRecorded(v)
@@ -172,7 +186,7 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 				n.answers++
 				c.answers++
 			}
-			if rd := c.w.rounds[simRoundID{c.w.store.instance, v.Fence.Round}]; v.Kind == Halt && rd != nil && v.Grow {
+			if rd := c.w.rounds[simRoundID{s.instance, v.Fence.Round}]; v.Kind == Halt && rd != nil && v.Grow {
 				rd.grown = true
 			}
 		case Report:

@@ -10,6 +10,7 @@ import (
 type simConfig struct {
 	profile      string
 	etcd         bool // the agents elect the leader; otherwise it runs in the store's process
+	group        bool // the agents keep the store together
 	memory       bool // the store loses everything when its process ends
 	nodes        int
 	job          Job

@@ -63,18 +63,29 @@ func (p *agentProc) end() {
 
 // exit ends the process. It closes the session if it can reach the store.
 func (p *agentProc) exit() {
-	if p.dead {
+	if p.dead || p.exited {
 		return
 	}
 	w, id := p.w, p.session
 	w.logf("%s agent %d exits", p.node.name, p.pid)
 	if c := p.conn; c != nil && id != "" {
 		w.send(c, up, func() {
-			if ses := w.store.sessions[id]; ses != nil {
-				w.store.end(ses, "closed")
+			if ses := c.store.sessions[id]; ses != nil {
+				c.store.end(ses, "closed")
 			}
 		})
 	}
+	if t := p.part; t != nil {
+		p.exited, p.session = true, ""
+		t.leave(p.m != nil && p.m.over != nil && p.m.over.outcome != nil, p.exitNow)
+		return
+	}
+	p.exitNow()
+}
+
+// exitNow ends the process, and starts the next one.
+func (p *agentProc) exitNow() {
+	w := p.w
 	again := (p.m == nil || p.m.over == nil || p.m.over.outcome == nil) && !p.leftBarrier()
 	p.die()
 	var refused *RefusedError
@@ -98,12 +109,15 @@ func (p *agentProc) die() {
 		return
 	}
 	p.dead = true
+	if p.part != nil {
+		p.part.stopServing()
+	}
 	if p.elector != nil {
 		p.elector.stop()
 	}
 	if c := p.conn; c != nil {
 		c.clientGone = true
-		p.w.send(c, up, func() { p.w.store.connectionBroken(c) })
+		p.w.send(c, up, func() { c.store.connectionBroken(c) })
 		c.broken = true
 	}
 	p.node.proc = nil

@@ -15,7 +15,7 @@ type fault struct {
 // victim draws a node whose agent lives.
 func (w *world) victim() *simNode {
 	for range 8 {
-		if n := w.nodes[w.rng.IntN(len(w.nodes))]; n.proc != nil {
+		if n := w.nodes[w.rng.IntN(len(w.nodes))]; n.proc != nil && !n.proc.exited {
 			return n
 		}
 	}
@@ -59,7 +59,7 @@ func (w *world) kill(n *simNode) {
 	if !w.calm && w.chance(0.1) {
 		sweep = w.cfg.slowSweep()
 	}
-	notice := func() { n.guard.do(false, func() { n.noticeExit(p.session) }) }
+	notice := func() { n.guard.do(false, func() { n.noticeExit(p.session, p.addrs) }) }
 	if w.plant.earlyNotice {
 		notice()
 		notice = func() {}
@@ -74,18 +74,17 @@ func (c *simConfig) slowSweep() time.Duration { return c.ttl / 8 }
 
 // noticeExit tries for a while to end the agent's session. The guard does that once it has reaped the last process of
 // a job whose agent has died.
-func (n *simNode) noticeExit(id coord.SessionID) {
+func (n *simNode) noticeExit(id coord.SessionID, addrs []string) {
 	w := n.w
 	until := w.now + 3*time.Second
 	var try func()
 	try = func() {
-		c := &simConn{node: n}
-		c.broken = w.now < n.refusing
-		w.send(c, up, func() {
-			if ses := w.store.sessions[id]; ses != nil {
-				w.store.end(ses, "its node's guard has seen its end")
-			}
-		})
+		if !w.cfg.group {
+			n.noticeExitTo(&simConn{node: n, store: w.store}, id)
+		}
+		for _, addr := range addrs {
+			n.noticeExitTo(&simConn{node: n, peer: w.nodeOf(addr)}, id)
+		}
 		if w.now < until {
 			w.after(w.between(100*time.Millisecond, time.Second), try)
 		}
@@ -93,6 +92,22 @@ func (n *simNode) noticeExit(id coord.SessionID) {
 	if id != "" {
 		try()
 	}
+}
+
+func (n *simNode) noticeExitTo(c *simConn, id coord.SessionID) {
+	c.broken = n.w.now < n.refusing
+	n.w.send(c, up, func() {
+		s := c.store
+		if s == nil && c.peer.proc != nil && c.peer.proc.part != nil {
+			s = c.peer.proc.part.server
+		}
+		if s == nil {
+			return
+		}
+		if ses := s.sessions[id]; ses != nil {
+			s.end(ses, "its node's guard has seen its end")
+		}
+	})
 }
 
 // orphan ends the workers of an agent that dies, within a time, then calls done.
@@ -121,9 +136,14 @@ func losePower(w *world) {
 	}
 	w.logf("%s loses power", n.name)
 	w.check.forgive(n, "power")
+	n.place = simPlace{}
 	n.proc.orphan(0, func() {})
 	n.proc.die()
-	n.restartAfter(w.between(time.Second, 4*w.cfg.ttl))
+	off := w.between(time.Second, 4*w.cfg.ttl)
+	if w.cfg.profile == "one at a time" {
+		off *= 3
+	}
+	n.restartAfter(off)
 }
 
 // terminateAgent sends SIGTERM to an agent.
@@ -175,6 +195,7 @@ func freezeNode(w *world) {
 		w.logf("%s is paused for %v", n.name, d)
 		w.check.forgive(n, "frozen")
 		n.thawed = w.now + d
+		w.extendSessions(n, d)
 		n.workers.freeze(d)
 		if w.chance(0.5) {
 			n.agent.freeze(d)
@@ -199,6 +220,7 @@ func freezeAgentOf(n *simNode) {
 		d := w.outage()
 		w.logf("the agent of %s is paused for %v", n.name, d)
 		w.check.forgive(n, "frozen")
+		w.extendSessions(n, d)
 		n.agent.freeze(d)
 		n.unguarded()
 		w.after(d-1, func() { n.unguarded() })

@@ -27,6 +27,9 @@ type term struct {
 	busy    bool
 	over    bool
 	wake    time.Duration
+
+	part      *simPart // the part in the store of the leader's process; nil without a group
+	published storeAddrs
 }
 
 type simCommit struct {
@@ -137,6 +140,15 @@ func (t *term) pump() {
 	}
 	writes, wake, timed := t.l.decide(now)
 	t.w.check.decided(t)
+	if t.part != nil {
+		more, may := t.part.decided(t)
+		if !may {
+			t.over = true
+			t.host.timer(t.w.now+retryPause, t.restart)
+			return
+		}
+		writes = append(writes, more...)
+	}
 	sortAnswers(writes)
 	t.queue = append(t.queue, t.commits(writes)...)
 	t.wrote()
@@ -240,20 +252,23 @@ func (s *simStore) lead() {
 	if err != nil {
 		panic("the store's own leader: " + err.Error() + strconv.Itoa(len(s.keys)))
 	}
-	t := &term{w: s.w, name: "store", host: &s.actor, clock: s.clock, epoch: rev}
+	t := &term{w: s.w, name: "store", host: s.actor, clock: s.clock, epoch: rev, part: s.part}
 	s.term = t
 	t.commit = func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error)) {
 		ses := s.local
 		s.actor.timer(s.w.now+s.w.between(0, 2*time.Millisecond), func() {
 			if !t.over {
-				done(s.commit(ses, by, guards, ops))
+				rev, err := s.commit(ses, by, guards, ops)
+				s.whenKept(func() { done(rev, err) })
 			}
 		})
 	}
 	t.abort = func() { s.w.check.fail("leader", "the store's own leader could not write") }
 	t.restart = func() {
-		s.end(s.local, "")
-		s.lead()
+		if s.up {
+			s.end(s.local, "")
+			s.lead()
+		}
 	}
 	s.w.check.newLeader()
 	first := true
@@ -264,8 +279,11 @@ func (s *simStore) lead() {
 		if first {
 			first = false
 			f := savedStateOf(slices.Concat(s.list(prefixState), s.list(prefixAnswer), b.changes))
-			if f.storeHistory = s.fresh; s.w.plant.instance != nil {
+			if f.storeHistory = s.history(f.record != nil); s.w.plant.instance != nil {
 				f.storeHistory = s.w.plant.instance(f.storeHistory)
+			}
+			if t.part != nil {
+				f.storeInvites, f.history.storeEndsWithRun = 8, true
 			}
 			t.begin(f)
 			return

@@ -47,13 +47,7 @@ func (w *world) breakConn(n *simNode) {
 	w.logf("%s connection reset", n.name)
 	c.broken = true
 	w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connectionBroken(c) }) })
-	w.after(w.between(0, 150*time.Millisecond), func() {
-		w.store.actor.do(false, func() {
-			if w.store.up {
-				w.store.connectionBroken(c)
-			}
-		})
-	})
+	w.after(w.between(0, 150*time.Millisecond), func() { c.store.notice(c) })
 }
 
 // resetOneSide breaks a connection, which only one side notices.
@@ -67,11 +61,7 @@ func resetOneSide(w *world) {
 	c.broken = true
 	if w.chance(0.5) {
 		w.logf("%s connection reset, which the store notices", n.name)
-		w.store.actor.do(false, func() {
-			if w.store.up {
-				w.store.connectionBroken(c)
-			}
-		})
+		c.store.notice(c)
 		return
 	}
 	w.logf("%s connection reset, which the agent notices", n.name)
@@ -95,4 +85,13 @@ func proxyDies(w *world) {
 		n.refusing = max(n.refusing, w.now+d)
 		w.breakConn(n)
 	}
+}
+
+// notice lets the store notice that a connection is broken.
+func (s *simStore) notice(c *simConn) {
+	s.actor.do(false, func() {
+		if s.up {
+			s.connectionBroken(c)
+		}
+	})
 }

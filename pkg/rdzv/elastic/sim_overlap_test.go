@@ -24,6 +24,9 @@ func (c *checker) notePredecessor(rd *simRound) {
 			(job.Expected == 0 || n < job.Expected)
 	}
 	rd.guarded = c.waited || c.earlier
+	if c.w.cfg.group {
+		rd.guarded = !c.w.groups[s.instance].blind
+	}
 }
 
 // later returns the round of the later store.

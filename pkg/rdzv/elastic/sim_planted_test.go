@@ -28,7 +28,8 @@ type planted struct {
 	instance    func(i storeHistory) storeHistory            // changes what the leader seess store
 	staleClose  bool                                         // a request closes any run, and is not deleted
 	takeOver    func(s *savedState)                          // changes what a new leader reads
-	overtaken   bool                                         // an abandoned commit may be executed after later ones
+	simPlantedInGroup
+	overtaken bool // an abandoned commit may be executed after later ones
 }
 
 // TestSimulationFindsPlantedBugs breaks the rules of the design, one at a time. The simulation must notice each. It
@@ -149,14 +150,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			instance: func(storeHistory) storeHistory { return storeHistory{} },
 		}},
 		{"agents do not report an earlier store", 197, planted{
-			report: func(_ *leader, r *Report) *Report {
-				if r == nil {
-					return nil
-				}
-				same := *r
-				same.Earlier = false
-				return &same
-			},
+			report: withoutEarlier,
 		}},
 		{"workers start for a round that is over", 2, planted{noOver: true}},
 		{"an agent starts workers after the guard's deadline", 502, planted{noLate: true}},
@@ -215,7 +209,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 					return
 				}
 			}
-			bad, _ := simulateSeeds(3000, bug.plant)
+			bad, _ := newSingle.simulate(3000, bug.plant)
 			if bad == nil {
 				t.Fatal("3,000 seeds do not find it")
 			}

@@ -9,7 +9,7 @@ import (
 // simulate simulates the seed to the end of the job.
 func (w *world) simulate() {
 	c := &w.cfg
-	if !c.etcd {
+	if !c.etcd && !c.group {
 		w.store.lead()
 	}
 	for _, n := range w.nodes {
@@ -30,7 +30,7 @@ func (w *world) simulate() {
 
 // checkLeftovers checks what is left in the store once every agent has ended.
 func (w *world) checkLeftovers() {
-	if w.check.broken != nil {
+	if w.check.broken != nil || w.cfg.group {
 		return
 	}
 	w.run(max(w.now, w.store.actor.until)+2*w.cfg.ttl, func() bool { return false })

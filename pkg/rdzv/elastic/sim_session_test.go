@@ -24,6 +24,10 @@ func (p *agentProc) connect(resume coord.SessionID) {
 	if p.dead {
 		return
 	}
+	if w.cfg.group {
+		p.seek(resume)
+		return
+	}
 	if !w.store.up || w.now < p.node.refusing {
 		p.later(w.between(50*time.Millisecond, 150*time.Millisecond), func() {
 			if p.attempt == attempt {
@@ -32,29 +36,20 @@ func (p *agentProc) connect(resume coord.SessionID) {
 		})
 		return
 	}
-	c := &simConn{node: p.node}
+	c := &simConn{node: p.node, store: w.store}
 	answered, sent := false, p.node.local() // the TTL begins after sent
 	w.send(c, up, func() {
 		if resume != "" {
 			ok, replaced := w.store.resume(resume, c), p.instance != w.store.instance
 			w.send(c, down, func() {
 				answered = true
-				if p.dead || p.attempt != attempt {
-					return
-				}
-				if !ok {
+				switch {
+				case p.dead || p.attempt != attempt:
+				case !ok:
 					p.sessionLost(resume, replaced)
-					return
+				default:
+					p.resumed(c)
 				}
-				w.logf("%s resumed %s", p.node.name, resume)
-				p.conn, c.heard = c, w.now
-				for _, x := range p.watches {
-					p.askToWatch(x)
-				}
-				if p.again {
-					p.write()
-				}
-				p.pump()
 			})
 			return
 		}
@@ -73,6 +68,19 @@ func (p *agentProc) connect(resume coord.SessionID) {
 			p.connect(resume)
 		}
 	})
+}
+
+// resumed goes on with the session over another connection.
+func (p *agentProc) resumed(c *simConn) {
+	p.w.logf("%s resumed %s", p.node.name, p.session)
+	p.conn, c.heard = c, p.w.now
+	for _, x := range p.watches {
+		p.askToWatch(x)
+	}
+	if p.again {
+		p.write()
+	}
+	p.pump()
 }
 
 // begin starts to use a new session.
@@ -97,6 +105,9 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 	p.writing, p.again = false, false // unwritten reports belonged to the last session
 	p.watches = nil
 	p.watch(&simWatch{prefix: prefixAnswer + string(ses.id), see: p.answerChanged})
+	if w.cfg.group {
+		p.watch(&simWatch{prefix: keyStore, see: p.storeMoved})
+	}
 	if w.cfg.etcd {
 		p.elector = newElector(p, ses)
 	}
@@ -115,11 +126,14 @@ func (p *agentProc) watch(x *simWatch) {
 
 // askToWatch sends the watch to the store.
 func (p *agentProc) askToWatch(x *simWatch) {
-	w, id := p.w, p.session
-	if p.conn != nil && x.session == nil && !x.closed {
-		w.send(p.conn, up, func() {
-			if ses := w.store.sessions[id]; ses != nil && x.session == nil {
-				w.store.watch(ses, x)
+	w, c, id := p.w, p.conn, p.session
+	if c != nil && (x.session == nil || x.store != c.store) && !x.closed {
+		w.send(c, up, func() {
+			if w.cfg.group && p.conn != c {
+				return // the agent watches at another server, if at all
+			}
+			if ses := c.store.sessions[id]; ses != nil && (x.session == nil || x.store != c.store) {
+				c.store.watch(ses, x)
 			}
 		})
 	}
@@ -133,23 +147,29 @@ func (p *agentProc) keepAlive(id coord.SessionID) {
 	w, sent := p.w, p.node.local()
 	if c := p.conn; c != nil {
 		w.send(c, up, func() {
-			ses := w.store.sessions[id]
+			s := c.store
+			ses := s.sessions[id]
 			if ses == nil {
-				w.send(c, down, func() { p.sessionLost(id, false) })
+				s.reply(c, func() { p.sessionLost(id, false) })
 				return
 			}
-			w.store.keepAlive(ses)
-			for _, x := range w.store.watches {
+			s.keepAlive(ses)
+			for _, x := range s.watches {
 				if x.session == ses {
-					w.store.deliver(x)
+					s.deliver(x)
 				}
 			}
-			w.send(c, down, func() {
+			answer := func() {
 				if !p.dead && p.session == id {
 					p.m.recordProof(p.node.local(), sent)
 					p.pump()
 				}
-			})
+			}
+			if w.plant.fromMemory {
+				w.send(c, down, answer)
+				return
+			}
+			s.reply(c, answer)
 		})
 	}
 	if c := p.conn; c != nil {
@@ -187,14 +207,14 @@ func (p *agentProc) commit(by coord.Revision, guards []coord.Guard, ops []simOp,
 	turn := p.abandonedCalls
 	do := func() {
 		rev, err := coord.Revision(0), coord.ErrSessionLost
-		if ses := w.store.sessionForCommit(id, by); ses != nil {
+		if ses := c.store.sessionForCommit(id, by); ses != nil {
 			if turn < ses.abandonedCalls && !w.plant.overtaken {
 				return // this call was abandoned, and a later one has been executed
 			}
 			ses.abandonedCalls = turn
-			rev, err = w.store.commit(ses, by, guards, ops)
+			rev, err = c.store.commit(ses, by, guards, ops)
 		}
-		w.send(c, down, func() { answer(rev, err) })
+		c.store.reply(c, func() { answer(rev, err) })
 	}
 	if !w.cfg.etcd {
 		w.send(c, up, do)

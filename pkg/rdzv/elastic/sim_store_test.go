@@ -2,20 +2,18 @@ package elastic
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // simStore is a model of a coordination store: one linear history, sessions that expire, and watches.
 type simStore struct {
 	w        *world
-	actor    actor
+	actor    *actor
 	up       bool
 	clock    simClock
 	rev      coord.Revision
@@ -29,6 +27,7 @@ type simStore struct {
 	restarts int
 	instance int          // number of stores that this one has replaced
 	fresh    storeHistory // what its leaders know of earlier stores
+	simKeeper
 }
 
 type simKey struct {
@@ -37,6 +36,7 @@ type simKey struct {
 	create  coord.Revision
 	changed coord.Revision
 	owner   *simSession
+	ttl     time.Duration
 }
 
 type simSession struct {
@@ -46,6 +46,7 @@ type simSession struct {
 	ends           time.Duration // when it expires, on the store's clock without pauses
 	due            bool          // its timer is set
 	instance       int           // of the store
+	opened         time.Duration
 	ended          bool
 	abandonedCalls int // commits sent before the last abandoned one come too late
 }
@@ -53,6 +54,7 @@ type simSession struct {
 type simWatch struct {
 	prefix  string
 	session *simSession
+	store   *simStore
 	see     func(simBatch)
 	resync  bool
 	pending []simChange
@@ -87,7 +89,7 @@ func (w *world) newStore() *simStore {
 		w: w, clock: w.newClock(), keys: map[string]*simKey{}, sessions: map[coord.SessionID]*simSession{},
 		all: map[coord.SessionID]*simSession{}, up: true,
 	}
-	s.actor.w = w
+	s.actor = &actor{w: w}
 	return s
 }
 
@@ -98,10 +100,11 @@ func (s *simStore) open(n *simNode, c *simConn) *simSession {
 	s.w.sessions++
 	ses := &simSession{
 		id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c,
-		instance: s.instance,
+		instance: s.instance, opened: s.w.now,
 	}
 	s.sessions[ses.id], s.all[ses.id] = ses, ses
 	if n != nil {
+		s.keep(bucketSessions, string(ses.id), ses)
 		s.keepAlive(ses)
 	}
 	return ses
@@ -140,7 +143,8 @@ func (s *simStore) end(ses *simSession, why string) {
 	delete(s.sessions, ses.id)
 	if ses.node != nil {
 		s.w.logf("store: session %s of %s ends: %s", ses.id, ses.node.name, why)
-		s.w.check.sessionEnded(ses)
+		s.keep(bucketSessions, string(ses.id), nil)
+		s.note(func() { s.w.check.sessionEnded(ses) })
 	}
 	var mine []*simKey
 	for _, k := range s.keys {
@@ -154,11 +158,12 @@ func (s *simStore) end(ses *simSession, why string) {
 	}
 	for _, k := range mine {
 		delete(s.keys, k.key)
+		s.keep(bucketKeys, k.key, nil)
 		s.notify(simChange{key: k.key, deleted: true})
 	}
 	s.watches = slices.DeleteFunc(s.watches, func(x *simWatch) bool { return x.session == ses })
 	if c := ses.conn; c != nil {
-		s.w.send(c, down, func() { c.node.proc.sessionLost(ses.id, false) })
+		s.reply(c, func() { c.node.proc.sessionLost(ses.id, false) })
 	}
 }
 
@@ -185,6 +190,14 @@ func (s *simStore) sorted() []*simSession {
 	return out
 }
 
+// createOf returns the create-revision of a key, 0 if there is none.
+func (s *simStore) createOf(key string) coord.Revision {
+	if k := s.keys[key]; k != nil {
+		return k.create
+	}
+	return 0
+}
+
 // sessionForCommit returns the session of a commit. With etcd, a leader's commit needs no live session.
 func (s *simStore) sessionForCommit(id coord.SessionID, by coord.Revision) *simSession {
 	if by != 0 && s.w.cfg.etcd {
@@ -204,15 +217,11 @@ func (s *simStore) commit(ses *simSession, by coord.Revision, guards []coord.Gua
 		s.w.check.fail("commits", "%d ops in a commit", len(ops))
 	}
 	for _, g := range guards {
-		var create coord.Revision
-		if k := s.keys[g.Key]; k != nil {
-			create = k.create
-		}
-		if create != g.Create {
+		if s.createOf(g.Key) != g.Create {
 			return 0, coord.ErrConflict
 		}
 	}
-	s.w.check.committing(by, ops)
+	s.w.check.committing(s, by, ops)
 	changes := false
 	for _, op := range ops {
 		changes = changes || !op.del || s.keys[op.key] != nil
@@ -224,7 +233,7 @@ func (s *simStore) commit(ses *simSession, by coord.Revision, guards []coord.Gua
 	for _, op := range ops {
 		s.apply(ses, op)
 	}
-	s.w.check.committed(ses, by, ops)
+	s.note(func() { s.w.check.committed(s, ses, by, ops) })
 	return s.rev, nil
 }
 
@@ -233,6 +242,7 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 	if op.del {
 		if k != nil {
 			delete(s.keys, op.key)
+			s.keep(bucketKeys, op.key, nil)
 			s.notify(simChange{key: op.key, deleted: true})
 		}
 		return
@@ -245,23 +255,29 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 	if op.owned {
 		k.owner = ses
 	}
-	if op.ttl > 0 {
-		rev, instance := s.rev, s.instance
-		s.actor.timer(s.w.now+op.ttl, func() {
-			if k := s.keys[op.key]; k != nil && k.changed == rev && s.instance == instance {
-				s.rev++
-				delete(s.keys, op.key)
-				s.notify(simChange{key: op.key, deleted: true})
-			}
-		})
-	}
+	s.keep(bucketKeys, op.key, k)
+	s.startTTL(k, op.ttl)
 	s.notify(simChange{key: op.key, value: k.value, create: k.create})
+}
+
+// startTTL deletes the key later, unless ttl is 0 or it changes before.
+func (s *simStore) startTTL(k *simKey, ttl time.Duration) {
+	if k.ttl = ttl; ttl == 0 {
+		return
+	}
+	rev, instance := k.changed, s.instance
+	s.actor.timer(s.w.now+ttl, func() {
+		if k := s.keys[k.key]; k != nil && k.changed == rev && s.instance == instance {
+			s.rev++
+			s.apply(nil, simOp{key: k.key, del: true})
+		}
+	})
 }
 
 // notify queues a change for every watch of its key.
 func (s *simStore) notify(c simChange) {
 	for _, x := range s.watches {
-		if x.closed || x.resync || !strings.HasPrefix(c.key, x.prefix) {
+		if x.closed || x.store != s || x.resync || !strings.HasPrefix(c.key, x.prefix) {
 			continue
 		}
 		if s.w.cfg.merges {
@@ -278,15 +294,17 @@ func (s *simStore) schedule(x *simWatch) {
 	}
 	x.flush = true
 	s.actor.timer(s.w.now+s.w.between(0, s.w.cfg.gather), func() {
-		x.flush = false
-		s.deliver(x)
+		if x.store == s { // else the client watches at another server
+			x.flush = false
+			s.deliver(x)
+		}
 	})
 }
 
 // deliver sends a watch what it has not received.
 func (s *simStore) deliver(x *simWatch) {
 	ses := x.session
-	if x.closed || ses.ended || ses.node != nil && ses.conn == nil || !x.resync && len(x.pending) == 0 {
+	if x.closed || x.store != s || ses.ended || ses.node != nil && ses.conn == nil || !x.resync && len(x.pending) == 0 {
 		return
 	}
 	b := simBatch{revision: s.rev, changes: x.pending}
@@ -298,7 +316,7 @@ func (s *simStore) deliver(x *simWatch) {
 		return
 	}
 	if ses.node == nil {
-		x.see(b)
+		s.whenKept(func() { x.see(b) })
 		return
 	}
 	see := func() {
@@ -310,7 +328,7 @@ func (s *simStore) deliver(x *simWatch) {
 		s.w.sendAside(ses.conn, down, s.w.between(0, 20*time.Second), see)
 		return
 	}
-	s.w.send(ses.conn, down, see)
+	s.reply(ses.conn, see)
 }
 
 // list returns the keys with a prefix.
@@ -330,7 +348,7 @@ func (s *simStore) watch(ses *simSession, x *simWatch) {
 	if ses.ended {
 		return
 	}
-	x.session, x.resync = ses, true
+	x.session, x.store, x.resync, x.pending, x.flush = ses, s, true, nil, false
 	s.watches = append(s.watches, x)
 	s.deliver(x)
 }
@@ -352,41 +370,4 @@ func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
 		}
 	}
 	return true
-}
-
-// encoded encodes and decodes a value, for some seeds.
-func (w *world) encoded(v any) any {
-	if !w.cfg.encode {
-		return v
-	}
-	b, err := encodeValue(v)
-	if err != nil {
-		panic(err)
-	}
-	switch v.(type) {
-	case Report:
-		return decoded[Report](b)
-	case Answer:
-		return decoded[Answer](b)
-	case Record:
-		var r Record
-		if err := decodeRecord(b, &r); err != nil {
-			panic(err)
-		}
-		return r
-	case Job:
-		return decoded[Job](b)
-	case rdzv.Outcome:
-		return decoded[rdzv.Outcome](b)
-	default:
-		return v
-	}
-}
-
-func decoded[T any](b []byte) T {
-	var v T
-	if err := json.Unmarshal(b, &v); err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -15,9 +15,22 @@ func freezeStore(w *world) {
 	d := w.outage()
 	w.logf("the store is paused for %v", d)
 	w.check.forgive(nil, "store frozen")
-	before := s.clock.read(w.now)
-	w.after(d, func() { s.skipped += s.clock.read(w.now) - before }) // before the thaw
+	s.pause(d)
 	s.actor.freeze(d)
+}
+
+// pause extends all sessions by a pause of d that begins now. It is called before the freeze, as that is also its order
+// at the end.
+func (s *simStore) pause(d time.Duration) {
+	before := s.clock.read(s.w.now)
+	s.w.after(d, func() { s.skipped += s.clock.read(s.w.now) - before })
+}
+
+// extendSessions extends the sessions of the server in a node's agent by a pause.
+func (w *world) extendSessions(n *simNode, d time.Duration) {
+	if p := n.proc; p != nil && p.part != nil && p.part.server != nil {
+		p.part.server.pause(d)
+	}
 }
 
 // restartStore restarts a store that keeps its data on disk.
@@ -35,6 +48,13 @@ func (s *simStore) goDown() bool {
 	}
 	w.logf("the store is down")
 	w.check.forgive(nil, "store down")
+	s.stop()
+	return true
+}
+
+// stop ends the server and breaks its connections.
+func (s *simStore) stop() {
+	w := s.w
 	s.up = false
 	s.term.over = true
 	for _, ses := range s.sorted() {
@@ -43,11 +63,11 @@ func (s *simStore) goDown() bool {
 			continue
 		}
 		c.broken, c.storeGone = true, true
-		if p := n.proc; p != nil && !n.cut[down] {
+		if at, _ := c.cutAt(down); n.proc != nil && at == nil {
+			p := n.proc
 			w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connectionBroken(c) }) })
 		}
 	}
-	return true
 }
 
 // restart starts the store's process with the data on its disk.

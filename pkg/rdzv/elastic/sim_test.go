@@ -18,29 +18,41 @@ import (
 //
 //	ELASTICRUN_SEED=N go test -run TestSimulation ./pkg/rdzv/elastic
 func TestSimulation(t *testing.T) {
+	seen := newSingle.test(t, testenv.Repeat(t, 500, 20000))
+	t.Logf("%+v", seen)
+}
+
+// newSingle makes worlds with one store.
+var newSingle simBuilder = newWorld
+
+// simBuilder makes the world of a seed.
+type simBuilder func(seed uint64) *world
+
+// test simulates so many seeds, or the one that ELASTICRUN_SEED names.
+func (build simBuilder) test(t *testing.T, seeds int) (seen simSum) {
+	t.Helper()
 	if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(seed)
+		w := build(seed)
 		w.tracing = true
 		w.simulate()
 		t.Logf("%+v\n%s", w.cfg, strings.Join(w.trace, "\n"))
 		if w.check.broken != nil {
 			t.Fatalf("seed %d violates %s: %s", seed, w.check.broken.invariant, w.check.broken.text)
 		}
-		return
+		return seen
 	}
-	seeds := testenv.Repeat(t, 500, 20000)
 	if testenv.Race { // one goroutine simulates a world; make soak has all seeds without the race detector
 		seeds /= 5
 	}
-	bad, seen := simulateSeeds(seeds, planted{})
-	t.Logf("%+v", seen)
+	bad, seen := build.simulate(seeds, planted{})
 	if bad != nil {
-		t.Fatal(replay(bad.seed))
+		t.Fatal(build.replay(bad.seed, t.Name()))
 	}
+	return seen
 }
 
 // simSum adds up what happened in the seeds.
@@ -48,8 +60,9 @@ type simSum struct {
 	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws  int
 	places, reports, answers, notes, reruns, unknown, fired, stuck, stores int
 	departures, closed, kept                                               int
-	endings                                                                map[string]int
-	simulated                                                              time.Duration
+	simGroupCounts
+	endings   map[string]int
+	simulated time.Duration
 }
 
 func (s *simSum) add(w *world) {
@@ -57,6 +70,7 @@ func (s *simSum) add(w *world) {
 	if s.endings == nil {
 		s.endings = map[string]int{}
 	}
+	s.simGroupCounts.add(c.groups)
 	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.rounds, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
 	s.departures, s.closed = s.departures+c.departures, s.closed+c.close.closed
@@ -71,8 +85,8 @@ func (s *simSum) add(w *world) {
 	}
 }
 
-// simulateSeeds simulates seeds 0 to n-1 until one violates an invariant, and returns that one.
-func simulateSeeds(n int, plant planted) (bad *world, seen simSum) {
+// simulate simulates seeds 0 to n-1 until one violates an invariant, and returns that one.
+func (build simBuilder) simulate(n int, plant planted) (bad *world, seen simSum) {
 	var next atomic.Int64
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -86,7 +100,7 @@ func simulateSeeds(n int, plant planted) (bad *world, seen simSum) {
 				if stop {
 					return
 				}
-				w := newWorld(uint64(seed))
+				w := build(uint64(seed))
 				w.plant = plant
 				w.simulate()
 				mu.Lock()
@@ -103,8 +117,8 @@ func simulateSeeds(n int, plant planted) (bad *world, seen simSum) {
 }
 
 // replay simulates a seed again and returns its violation and the end of its trace.
-func replay(seed uint64) string {
-	w := newWorld(seed)
+func (build simBuilder) replay(seed uint64, test string) string {
+	w := build(seed)
 	w.tracing = true
 	w.simulate()
 	text := "no violation"
@@ -112,20 +126,25 @@ func replay(seed uint64) string {
 		text = b.invariant + ": " + b.text
 	}
 	return fmt.Sprintf(
-		"seed %d (%s): %s\nreplay: ELASTICRUN_SEED=%d go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n%s",
+		"seed %d (%s): %s\nreplay: ELASTICRUN_SEED=%d go test -run '%s$' ./pkg/rdzv/elastic\n%s",
 		seed,
 		w.cfg.profile,
 		text,
 		seed,
+		test,
 		strings.Join(w.trace[max(0, len(w.trace)-100):], "\n"),
 	)
 }
 
 // A seed determines the trace, byte for byte.
 func TestSimulationIsReplayable(t *testing.T) {
-	for seed := range uint64(len(simProfiles)) {
-		if a, b := replay(seed), replay(seed); a != b {
-			t.Errorf("seed %d gives two traces:\n%s\n\n%s", seed, a, b)
+	check := func(build simBuilder, profiles []string) {
+		for seed := range uint64(len(profiles)) {
+			if a, b := build.replay(seed, ""), build.replay(seed, ""); a != b {
+				t.Errorf("seed %d gives two traces:\n%s\n\n%s", seed, a, b)
+			}
 		}
 	}
+	check(newSingle, simProfiles)
+	check(newGroups, simGroupProfiles)
 }

@@ -16,17 +16,21 @@ type world struct {
 	queue simQueue
 	seq   uint64
 
-	store   *simStore
+	store   *simStore // with groups, the newest server of the newest one
+	groups  []*simGroup
 	nodes   []*simNode
 	rounds  map[simRoundID]*simRound
 	check   *checker
 	plant   planted
 	barrier simBarrier
 
-	hadBlocked    bool // some nodes could not reach each other for a while
-	calm          bool // the faults are over: workers succeed and the network works
+	wellSince     time.Duration // since when no node has failed, where nodes fail one at a time
+	hadBlocked    bool          // some nodes could not reach each other for a while
+	calm          bool          // the faults are over: workers succeed and the network works
 	ended         time.Duration
 	tracing       bool
+	values        []any       // the values of keys and sessions in the contents of groups
+	writes        []*simWrite // to the replicas of all groups
 	trace         []string
 	events        int
 	sessions      int
@@ -197,9 +201,11 @@ func (a *actor) thaw() {
 // simConn is a connection of an agent to the store.
 type simConn struct {
 	node       *simNode
-	broken     bool // messages sent from now on are lost
-	storeGone  bool // the store has stopped reading it
-	clientGone bool // the agent has stopped reading it
+	store      *simStore // nil until a process at peer has accepted the connection
+	peer       *simNode  // the machine of the store; nil if the store is at no node
+	broken     bool      // messages sent from now on are lost
+	storeGone  bool      // the store has stopped reading it
+	clientGone bool      // the agent has stopped reading it
 	arrives    [2]time.Duration
 	heard      time.Duration // when the agent last received something from the store
 }
@@ -237,13 +243,15 @@ func (w *world) sendAside(c *simConn, dir int, late time.Duration, do func()) {
 
 // arrive hands a message to its receiver.
 func (w *world) arrive(c *simConn, dir int, do func()) {
-	if c.node.cut[dir] {
-		c.node.held[dir] = append(c.node.held[dir], simMessage{c, do})
+	if n, cut := c.cutAt(dir); n != nil {
+		n.held[cut] = append(n.held[cut], simMessage{c, dir, do})
 		return
 	}
 	if dir == up {
-		if w.store.up {
-			w.store.actor.do(false, func() {
+		if c.store == nil {
+			c.peer.agent.do(false, do)
+		} else if c.store.up {
+			c.store.actor.do(false, func() {
 				if !c.storeGone {
 					do()
 				}
@@ -259,9 +267,22 @@ func (w *world) arrive(c *simConn, dir int, do func()) {
 	})
 }
 
+// cutAt returns the machine whose link is cut, and in which direction, for messages of that direction.
+func (c *simConn) cutAt(dir int) (n *simNode, cut int) {
+	switch {
+	case c.peer == c.node:
+	case c.node.cut[dir]:
+		return c.node, dir
+	case c.peer != nil && c.peer.cut[1-dir]:
+		return c.peer, 1 - dir
+	}
+	return nil, 0
+}
+
 // simMessage is a message that a cut link delays.
 type simMessage struct {
 	conn *simConn
+	dir  int
 	do   func()
 }
 
@@ -286,8 +307,8 @@ func (w *world) heal(n *simNode, dir int) {
 	n.held[dir] = nil
 	at := w.now + w.between(time.Millisecond, 200*time.Millisecond)
 	for _, m := range held {
-		m.conn.arrives[dir] = max(m.conn.arrives[dir], at)
-		w.at(at, func() { w.arrive(m.conn, dir, m.do) })
+		m.conn.arrives[m.dir] = max(m.conn.arrives[m.dir], at)
+		w.at(at, func() { w.arrive(m.conn, m.dir, m.do) })
 	}
 }
 
@@ -315,6 +336,7 @@ type simNode struct {
 	refusing        time.Duration // no new connection reaches the store until then
 	unguardedUntil  time.Duration // workers may overlap until then: guard and agent are or were paused
 	liveGroups      []*workerGroup
+	place           simPlace
 }
 
 func (n *simNode) local() time.Duration { return n.clock.read(n.w.now) }

@@ -24,51 +24,35 @@ import (
 // other.
 //
 //	storemember.go           the member, its leader of the rendezvous, the agent's session
-//	storemember_found.go     whether the agent at the endpoint founds a group, or another one goes on already
-//	storemember_follow.go    which of two groups goes on when they meet
+//	storemember_found.go     the agent at the endpoint founds a group, or finds that another one goes on already
+//	storemember_follow.go    what it announces of its group, and what it does when it hears of another one
+//	founding.go              the decisions about that, which are pure
 //	storemember_close.go     how this process leaves the group, and how the group ends with the job
 //	earliergroup.go          the file that says that others may go on
 type storeMember struct {
 	access   *C10d
 	log      zerolog.Logger
-	addr     string // HOST:PORT at which others reach this process
 	member   *group.Member
 	listener interface{ Close() error }
 	place    *hostPlace         // nil unless it listens at the endpoint
 	front    *rdzv.WorkerStore  // the listener at the endpoint
 	tasks    sync.WaitGroup     // what other members' announcements have started
 	wake     chan struct{}      // signals the leader of the rendezvous that the voters may have changed; capacity 1
-	index    int                // of the endpoint
 	began    time.Time          // of this process's part
-	earlier  *earlierGroup      // of an earlier process at the endpoint; nil once it is known to have ended
 	cancel   context.CancelFunc // ends tasks
 
 	closeOnce sync.Once
 	closeErr  error
 
-	mu           sync.Mutex
-	status       group.Status
-	changed      chan struct{} // closed when a field that others wait for changes
-	closing      bool
-	founded      bool                 // this process is about to found the group
-	wasMember    bool                 // this process has been in a group, or knows one
-	leaderless   time.Time            // since when it knows no leader of its group
-	heardOf      time.Time            // when it last heard of another group that has a leader
-	firstHand    time.Time            // heardOf, but not from a process that has passed the news on
-	otherGroup   string               // the instance of the last one
-	followed     group.Announcement   // the group that this process has left its own one for, or has a session in
-	followedAs   standing             // what its leader says of it
-	tooFew       time.Time            // since when too few agents of a former group for a round may be alive
-	leaderlessAt map[string]time.Time // since when agents of a former group have said that they know no leader
-	hasRound     bool                 // a round was decided, as far as this process knows
-	yielding     bool                 // this process gives up its group, so no round is decided
-	acknowledged bool                 // this process leads, the job has ended, and all agents know
-	deserted     bool                 // this process leads, and all agents have left, or leave
-	running      string               // names the nodes of the round that run, once another one has finished
-	candidates   []group.Candidate    // that the latest decision has named
-	former       []string             // the agents of a former group, where this one is announced
-	known        []string             // the other agents that can keep the store
-	others       int                  // how many further agents there are
+	mu sync.Mutex
+	founding
+	changed      chan struct{}     // closed when a field that others wait for changes
+	founded      bool              // this process is about to found the group
+	acknowledged bool              // this process leads, the job has ended, and all agents know
+	deserted     bool              // this process leads, and all agents have left, or leave
+	running      string            // names the nodes of the round that run, once another one has finished
+	candidates   []group.Candidate // that the latest decision has named
+	formerAddrs  []string          // the agents of a former group, where this one is announced
 	voters       voterWatch
 	problem      string // why others do not keep the store, while this process leads and has said so
 }
@@ -152,8 +136,12 @@ func (a *C10d) JoinStore(ctx context.Context) (string, error) {
 func (a *C10d) newStoreMember(addr string) *storeMember {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &storeMember{
-		access: a, log: a.Logger, addr: addr, index: notAtEndpoint, began: time.Now(), wake: make(chan struct{}, 1),
-		changed: make(chan struct{}), cancel: cancel,
+		access: a, log: a.Logger, began: time.Now(), wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		cancel: cancel,
+	}
+	m.founding = founding{
+		ttl: a.TTL, addr: addr, index: notAtEndpoint,
+		job: earlierGroup{Label: a.Label, Launch: a.LaunchID, Min: a.MinNodes},
 	}
 	m.member = group.New(group.Options{
 		Addr: addr,
@@ -269,11 +257,7 @@ func (m *storeMember) lead(server *coord.Server) (stop func()) {
 // onChange records a new state of the group.
 func (m *storeMember) onChange(s group.Status) {
 	m.update(func() {
-		if m.status.Leader != "" && s.Leader == "" {
-			m.leaderless = time.Now()
-		}
-		m.status = s
-		m.wasMember = m.wasMember || s.Member
+		m.observe(time.Now(), s)
 		m.acknowledged, m.deserted = m.acknowledged && s.Leading, m.deserted && s.Leading
 	})
 	m.wakeLeader()

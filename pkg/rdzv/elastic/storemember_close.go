@@ -42,9 +42,11 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()
-	g := m.recordOf()
+	heirs := m.heirs()
 	m.mu.Unlock()
-	m.writeGroup(*g)
+	if heirs != nil {
+		m.place.writeGroup(*heirs)
+	}
 	left := make(chan error, 1)
 	go func() { left <- m.member.Leave(ctx) }()
 	for waiting := true; waiting; {

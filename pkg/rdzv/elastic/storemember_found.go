@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,12 +30,7 @@ import (
 // session if it has opened one on the way.
 func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 	m.mu.Lock()
-	known := m.status.Leader != "" || m.status.Member && time.Since(m.leaderless) < m.access.TTL ||
-		!m.heardOf.IsZero() && time.Since(m.heardOf) < m.access.TTL
-	former := m.earlier
-	if m.wasMember {
-		former = m.recordOf()
-	}
+	known, former := m.knowsGroup(time.Now()), m.former()
 	m.mu.Unlock()
 	if known {
 		return nil, nil
@@ -73,7 +67,7 @@ func (m *storeMember) beginAnew(former *earlierGroup) {
 	m.setAnnounced(former.Addrs)
 	now := boottime.Now()
 	m.update(func() {
-		m.earlier, m.wasMember, m.hasRound, m.leaderlessAt, m.tooFew = nil, false, false, nil, time.Time{}
+		m.founding.beginAnew()
 		m.place.fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 	})
 }
@@ -92,13 +86,10 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	if err := notOurs(errs); err != nil {
 		return nil, err
 	}
-	var alive []string
-	for i, addr := range former.Addrs {
-		if m.mayHaveLeader(addr, errs[i]) {
-			alive = append(alive, addr)
-		}
-	}
-	if m.mayBeginAnew(len(alive), former.Others, former.Min) {
+	m.mu.Lock()
+	alive, may := m.mayBeginAnew(time.Now(), former, errs)
+	m.mu.Unlock()
+	if may {
 		return nil, nil
 	}
 	who := strings.Join(alive, ", ")
@@ -107,26 +98,6 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	}
 	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
 		"it now: %s", rdzv.ErrConnection, m.access.RunID, who)
-}
-
-// mayBeginAnew reports whether this process may found another group, when so many of the former one may be alive, and
-// the job had others, whose addresses this process does not know. It may if there are none. It also may if they have
-// been too few for a round, even with this node, for a keep-alive time: a group that waits for this node must not lose
-// it. If only others may be left, they do not count: had one of them taken over the store, its group would have been
-// announced here meanwhile. Otherwise a job whose agents have all been started again would never begin.
-func (m *storeMember) mayBeginAnew(alive, others, least int) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	switch {
-	case alive+others == 0:
-		return true
-	case alive > 0 && alive+others+1 >= least:
-		m.tooFew = time.Time{}
-		return false
-	case m.tooFew.IsZero():
-		m.tooFew = time.Now()
-	}
-	return time.Since(m.tooFew) >= m.access.TTL
 }
 
 // How long the agents at the endpoints ask each other before one of them founds a group.
@@ -194,34 +165,6 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 // memberTimeout bounds an attempt to reach one of several members.
 const memberTimeout = 2 * time.Second
 
-// mayHaveLeader reports whether an agent of the former group may be in a group that has a leader. err is that of an
-// attempt to reach it. It is in none if nobody listens there, or somebody else does, or if it has said for a keep-alive
-// time that it knows no leader: it will leave its group then when this process announces another one. The error may be
-// that of another agent, which the first one takes for the leader. If nobody listens there, the first one knows no
-// leader, but may be about to get one.
-func (m *storeMember) mayHaveLeader(addr string, err error) bool {
-	failed, ok := errors.AsType[*coord.DialError](err)
-	refused := ok && failed.Obstacle == coord.ObstacleRefused
-	if !ok || refused && failed.Addr == addr || !errors.Is(err, coord.ErrUnavailable) {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if failed.Obstacle != coord.ObstacleElsewhere && !refused {
-		delete(m.leaderlessAt, addr)
-		return true
-	}
-	since, asked := m.leaderlessAt[addr]
-	if !asked {
-		if m.leaderlessAt == nil {
-			m.leaderlessAt = map[string]time.Time{}
-		}
-		since = time.Now()
-		m.leaderlessAt[addr] = since
-	}
-	return time.Since(since) < m.access.TTL
-}
-
 // mayDecide reports whether the leader of the rendezvous may decide a round: the process has not begun to yield to
 // another group. hasRound says that it will have one.
 func (m *storeMember) mayDecide(hasRound bool) bool {
@@ -248,33 +191,12 @@ func (m *storeMember) forget() {
 	m.update(func() { m.heardOf = time.Time{} })
 }
 
-// setKnown sets which other agents can keep the store, as far as this process knows. If there is one, it cannot go on
-// by itself: of two agents, one votes. It can once this process hands over to it.
+// setKnown sets which other agents can keep the store, as far as this process knows.
 func (m *storeMember) setKnown(addrs []string, others int) {
 	m.mu.Lock()
-	known := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool { return addr == m.addr })
-	slices.Sort(known)
-	known = slices.Compact(known)
-	same := slices.Equal(known, m.known) && m.others == others
-	m.known, m.others = known, others
-	g := m.recordOf()
-	alone := m.status.Leading && len(m.status.Voters) == 1 && len(known) < 2
+	record := m.founding.setKnown(addrs, others)
 	m.mu.Unlock()
-	if !same && !alone {
-		m.writeGroup(*g)
-	}
-}
-
-// writeGroup records that other agents may go on with the store, if there are any.
-func (m *storeMember) writeGroup(g earlierGroup) {
-	if m.place != nil && len(g.Addrs) > 0 {
-		m.place.writeGroup(g)
-	}
-}
-
-// recordOf returns what is known of the group. m.mu is held.
-func (m *storeMember) recordOf() *earlierGroup {
-	return &earlierGroup{
-		Label: m.access.Label, Launch: m.access.LaunchID, Addrs: m.known, Others: m.others, Min: m.access.MinNodes,
+	if record != nil {
+		m.place.writeGroup(*record)
 	}
 }

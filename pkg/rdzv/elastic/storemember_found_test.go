@@ -72,6 +72,7 @@ func TestEarlierGroup(t *testing.T) {
 		{name: "others that kept nothing", addrs: []string{gone}, others: 2, min: 2, later: true},
 		{name: "others, and one that may be alive", addrs: []string{gone, silent.Addr().String()}, others: 2, min: 1},
 		{name: "too few others", addrs: []string{gone}, others: 1, min: 3, later: true},
+		{name: "others, and one that may have a leader", addrs: []string{silent.Addr().String()}, others: 1, min: 2},
 		{name: "another job", addrs: []string{silent.Addr().String()}, min: 1, label: "other", founds: true},
 		{name: "another launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1", mine: "2", founds: true},
 		{name: "the same launch", addrs: []string{silent.Addr().String()}, min: 1, launch: "1", mine: "1"},
@@ -261,7 +262,7 @@ func TestRemovedFounder(t *testing.T) {
 	lose := func(least int) {
 		m.member.Yield(group.Announcement{}) // as when the others have removed it
 		m.setKnown([]string{silent, "127.0.0.1:1"}, 0)
-		m.update(func() { m.heardOf, m.access.MinNodes = time.Time{}, least })
+		m.update(func() { m.heardOf, m.job.Min = time.Time{}, least })
 	}
 	lose(1)
 	if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
@@ -318,7 +319,7 @@ func TestFurtherEndpoint(t *testing.T) {
 func TestReferredToLostLeader(t *testing.T) {
 	t.Parallel()
 	const addr = "127.0.0.1:1"
-	m := &storeMember{access: &C10d{TTL: time.Minute}}
+	f, now := &founding{ttl: time.Minute}, time.Now()
 	for _, tt := range []struct {
 		at       string
 		obstacle coord.Obstacle
@@ -331,14 +332,13 @@ func TestReferredToLostLeader(t *testing.T) {
 		{"127.0.0.1:2", coord.ObstacleTimeout, true},
 	} {
 		err := error(&coord.DialError{Addr: tt.at, Obstacle: tt.obstacle})
-		if may := m.mayHaveLeader(addr, err); may != tt.may {
+		if may := f.mayHaveLeader(now, addr, err); may != tt.may {
 			t.Errorf("obstacle %v at %s: it may have a leader: %v", tt.obstacle, tt.at, may)
 		}
 	}
 	gone := &coord.DialError{Addr: "127.0.0.1:2", Obstacle: coord.ObstacleRefused}
-	m.mayHaveLeader(addr, gone)
-	m.leaderlessAt[addr] = m.leaderlessAt[addr].Add(-time.Minute)
-	if m.mayHaveLeader(addr, gone) {
+	f.mayHaveLeader(now, addr, gone)
+	if f.mayHaveLeader(now.Add(f.ttl), addr, gone) {
 		t.Error("it has referred to a lost leader for a keep-alive time, and may still have one")
 	}
 }

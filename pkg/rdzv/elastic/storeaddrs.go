@@ -30,6 +30,15 @@ func (s storeAddrs) equal(other storeAddrs) bool {
 		s.Problem == other.Problem && slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates)
 }
 
+// reachable returns where the store may be until the next value arrives. Of three voters one stays. The only voter may
+// hand over to a candidate, and cannot say so before it ends.
+func (s storeAddrs) reachable() []string {
+	if len(s.Addrs) >= 3 {
+		return slices.Clone(s.Addrs)
+	}
+	return slices.Concat(s.Addrs, s.Candidates)
+}
+
 // addrs returns where the agents find the store now.
 func (m *storeMember) addrs() storeAddrs {
 	m.mu.Lock()
@@ -69,7 +78,7 @@ func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) erro
 // storeMoved informs the agent's client, and what this process does to keep the store, of where the store may be.
 // Newcomers and a founder that was started again come to the endpoint.
 func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
-	client.SetAddrs(append(slices.Clone(at.Addrs), a.endpoints(-1)...))
+	client.SetAddrs(append(at.reachable(), a.endpoints(-1)...))
 	if m := a.storeMember(); m != nil {
 		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
 		m.mu.Lock()

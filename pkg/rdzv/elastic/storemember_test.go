@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // cable is an agent's way to all others. Once it is cut, nothing leads to or from the agent.
@@ -162,6 +165,21 @@ func succeedAll(t *testing.T, hs []*Handler) {
 	for range hs {
 		if err := await(t, "end", ended); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The only voter can hand over to a candidate, where the agents must look for the store then.
+func TestAddrsOfCandidates(t *testing.T) {
+	t.Parallel()
+	a := newMemberAccess(t, freeTCPPort(t))
+	client := openTogether(t, a).(*coord.Client)
+	const candidate = "127.0.0.1:1"
+	for voters, want := range map[int]bool{1: true, 3: false} {
+		at := storeAddrs{Addrs: []string{client.Addr(), "127.0.0.1:2", "127.0.0.1:3"}[:voters], Candidates: []string{candidate}}
+		a.storeMoved(client, at)
+		if got := client.Addrs(); slices.Contains(got, candidate) != want {
+			t.Errorf("with %d voters the agent looks for the store at %v", voters, got)
 		}
 	}
 }

@@ -1,11 +1,13 @@
 package elastic
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -96,36 +98,59 @@ func (t *simPart) announce(s replica.Status) {
 	if !s.Leading || t.ticks%5 != 0 {
 		return
 	}
-	its, g, from := t.standing(), t.group, t.addr
+	its, g, from := t.own(), t.group, t.addr
 	for _, addr := range append(slices.Clone(t.announcedTo), t.w.nodes[0].name) {
 		if slices.ContainsFunc(s.All(), func(id replica.ID) bool { return t.addrOf(id) == addr }) {
 			continue
 		}
-		t.frame(addr, func(to *simPart) {
-			if to.r != nil && to.group == g || to.w.plant.deaf {
-				return
-			}
-			yields, news := to.consider(to.now(), strconv.Itoa(g.instance), its)
-			if news {
-				to.w.logf("%s hears of group %d at %s, gives way: %v", to.addr, g.instance, from, yields)
-			}
-			if yields {
-				to.yield(g, from)
-			}
-		})
+		t.frame(addr, func(to *simPart) { to.hear(g, group.Announcement{Addr: from}, its) })
+	}
+}
+
+// hear handles the announcement of a group, as storeMember.consider.
+func (t *simPart) hear(g *simGroup, other group.Announcement, its standing) {
+	if t.r != nil && t.group == g || t.w.plant.deaf {
+		return
+	}
+	other.Instance = strconv.Itoa(g.instance)
+	session := ""
+	if t.p.session != "" {
+		session = strconv.Itoa(t.p.instance)
+	}
+	does, news := t.judge(t.now(), other, its, session)
+	if news {
+		t.w.logf("%s hears of group %d at %s, and does %d", t.addr, g.instance, other.Addr, does)
+	}
+	switch does {
+	case yields:
+		t.yield(g, other, its)
+	case notifies:
+		mine, at, as := t.group, cmp.Or(t.status.Leader, t.referral), t.standing()
+		if at != "" && at != other.Addr {
+			t.frame(other.Addr, func(to *simPart) { to.hear(mine, group.Announcement{Addr: at, Relayed: true}, as) })
+		}
 	}
 }
 
 // yield gives up the process's group for another one, as storeMember.follow.
-func (t *simPart) yield(g *simGroup, addr string) {
+func (t *simPart) yield(g *simGroup, other group.Announcement, as standing) {
 	if t.r == nil || t.group != g {
 		if t.r != nil {
 			t.w.check.groups.yields++
 			t.abandon()
 		}
-		t.group, t.referral = g, addr
+		t.group, t.referral = g, other.Addr
 	}
-	t.follow(t.now())
+	t.follow(t.now(), other, as)
+}
+
+// yieldToSession does that for the group in which the agent has got a session, as storeMember.followClient.
+func (t *simPart) yieldToSession(g *simGroup, addr string) {
+	other, as := group.Announcement{Addr: addr, Instance: strconv.Itoa(g.instance)}, standing{Index: notAtEndpoint}
+	if t.followed.Instance == other.Instance {
+		as = t.followedAs
+	}
+	t.yield(g, other, as)
 }
 
 // decided records what the leader of the rendezvous has decided, as storeMember.decided and leaderDriver.lead. It
@@ -186,6 +211,9 @@ func (p *agentProc) joinStore() {
 // leave ends the process's part in the store, and then calls done, as storeMember.close.
 func (t *simPart) leave(over bool, done func()) {
 	t.closing, t.leaving = true, !over
+	if g := t.heirs(); g != nil && !over && !t.w.plant.noFile {
+		t.p.node.place.group = g
+	}
 	began := t.ticks
 	end := func(ended bool) bool {
 		if place := &t.p.node.place; t.atEndpoint() {

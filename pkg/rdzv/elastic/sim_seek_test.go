@@ -178,7 +178,7 @@ func (p *agentProc) seekNew(attempt int, since time.Duration, turn int) {
 			p.conn = c
 			p.setAddrs([]string{part.addr})
 			if t := p.part; t != nil {
-				t.yield(part.group, part.addr)
+				t.yieldToSession(part.group, part.addr)
 			}
 			p.begin(ses, sent)
 		case w.now-since >= w.cfg.job.JoinTimeout:

@@ -119,6 +119,17 @@ func (m *Member) Wait() {
 	}
 }
 
+// ForgetGroup makes this process, while it is in no group, refer clients to nobody: it knows no group any more.
+func (m *Member) ForgetGroup() {
+	m.call(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.referral != m.opts.Addr { // else it says that it waits
+			m.referral = ""
+		}
+	})
+}
+
 // setReferral sets where this process, while it is in no group, refers clients to.
 func (m *Member) setReferral(addr string) {
 	m.mu.Lock()

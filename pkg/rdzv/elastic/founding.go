@@ -104,15 +104,14 @@ func (f *founding) mayReplace(now time.Time, alive int, former *earlierGroup) bo
 // mayHaveLeader reports whether an agent of the former group may be in a group that has a leader. err is that of an
 // attempt to reach it. It is in none if nobody listens there, or somebody else does, or if it has said for a keep-alive
 // time that it knows no leader: it will leave its group then when this process announces another one. The error may be
-// that of another agent, which the first one takes for the leader. If nobody listens there, the first one knows no
-// leader, but may be about to get one.
+// that of another agent, which the first one has named as the leader. It may lead even if it refuses this process: an
+// agent that loses its session names nobody any more.
 func (f *founding) mayHaveLeader(now time.Time, addr string, err error) bool {
 	failed, ok := errors.AsType[*coord.DialError](err)
-	refused := ok && failed.Obstacle == coord.ObstacleRefused
-	if !ok || refused && failed.Addr == addr || !errors.Is(err, coord.ErrUnavailable) {
+	if !ok || failed.Obstacle == coord.ObstacleRefused && failed.Addr == addr || !errors.Is(err, coord.ErrUnavailable) {
 		return false
 	}
-	if failed.Obstacle != coord.ObstacleElsewhere && !refused {
+	if failed.Obstacle != coord.ObstacleElsewhere {
 		delete(f.leaderlessAt, addr)
 		return true
 	}

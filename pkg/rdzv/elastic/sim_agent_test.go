@@ -119,6 +119,7 @@ func (p *agentProc) pump() {
 	next := p.m.nextTick()
 	if at := p.m.searchAt(); p.w.cfg.group && p.session != "" {
 		if at.set && now >= at.at {
+			p.part.forget()
 			p.sessionLost(p.session, false)
 			return
 		}

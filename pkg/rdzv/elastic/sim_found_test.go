@@ -39,6 +39,7 @@ func (t *simPart) open(done func(*simConn, *simSession, error)) {
 		own()
 		return
 	}
+	t.forgetGroup()
 	former := t.former()
 	if former == nil {
 		t.found(!t.history.predecessorEnd.set)
@@ -71,6 +72,21 @@ func (t *simPart) open(done func(*simConn, *simSession, error)) {
 		t.found(false)
 		own()
 	})
+}
+
+// forget is storeMember.forget. The agent may have no part in the store.
+func (t *simPart) forget() {
+	if t != nil {
+		t.forgetGroup()
+		t.heardOf = time.Time{}
+	}
+}
+
+// forgetGroup is group.Member.ForgetGroup.
+func (t *simPart) forgetGroup() {
+	if t.r == nil {
+		t.referral = ""
+	}
 }
 
 // found founds a group.

@@ -35,6 +35,7 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 	if known {
 		return nil, nil
 	}
+	m.member.ForgetGroup()
 	if former != nil {
 		client, err := m.joinFormer(ctx, former)
 		if client != nil || err != nil {
@@ -186,8 +187,10 @@ func (m *storeMember) recordRound(hasRound bool) {
 	}
 }
 
-// forget makes the next open look for a group, or found one: the group that this process knew has ended.
+// forget makes the next open look for a group, or found one: the agent has had no session for so long that the group
+// which this process knew may have ended. Until it knows another one, it names none to others.
 func (m *storeMember) forget() {
+	m.member.ForgetGroup()
 	m.update(func() { m.heardOf = time.Time{} })
 }
 

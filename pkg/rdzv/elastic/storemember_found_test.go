@@ -336,10 +336,12 @@ func TestReferredToLostLeader(t *testing.T) {
 			t.Errorf("obstacle %v at %s: it may have a leader: %v", tt.obstacle, tt.at, may)
 		}
 	}
-	gone := &coord.DialError{Addr: "127.0.0.1:2", Obstacle: coord.ObstacleRefused}
-	f.mayHaveLeader(now, addr, gone)
-	if f.mayHaveLeader(now.Add(f.ttl), addr, gone) {
-		t.Error("it has referred to a lost leader for a keep-alive time, and may still have one")
+	for obstacle, may := range map[coord.Obstacle]bool{coord.ObstacleRefused: true, coord.ObstacleElsewhere: false} {
+		err := &coord.DialError{Addr: "127.0.0.1:2", Obstacle: obstacle}
+		f.mayHaveLeader(now, addr, err)
+		if got := f.mayHaveLeader(now.Add(f.ttl), addr, err); got != may {
+			t.Errorf("obstacle %v at the address that it has named for a keep-alive time: it may have a leader: %v", obstacle, got)
+		}
 	}
 }
 

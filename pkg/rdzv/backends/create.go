@@ -139,7 +139,7 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 	case in.MaxNodes > 1 && in.Voters > 1:
 		access.Voters, access.MinNodes, access.LaunchID = in.Voters, in.MinNodes, o.Launch.ID
 		access.LocalAddr, access.MemberPorts = o.LocalAddr, o.WorkerStorePorts
-		access.More, access.AdviseEndpoints = o.furtherHosts(in), o.AdviseEndpoints
+		access.More, access.AdviseEndpoints = o.furtherHosts(in), o.AdviseEndpoints && in.MaxNodes > 2
 		out.Advice = togetherAdvice
 	}
 }

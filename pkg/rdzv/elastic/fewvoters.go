@@ -33,10 +33,11 @@ const (
 	shortOfReachable          // there are enough, but they do not keep it: usually they cannot be reached
 )
 
-// shortageOf returns why a group with a round has too few voters, as its leader knows. Others know nothing.
-func shortageOf(s group.Status, candidates int) shortage {
+// shortageOf returns why a group with a round has too few voters, as its leader knows. Others know nothing. A job of at
+// most two nodes cannot have more.
+func shortageOf(s group.Status, candidates, maxNodes int) shortage {
 	switch {
-	case !s.Leading || len(s.Voters) >= minVoters:
+	case !s.Leading || len(s.Voters) >= minVoters || maxNodes < minVoters:
 		return noShortage
 	case candidates < minVoters:
 		return shortOfNodes
@@ -77,7 +78,7 @@ func (w *voterWatch) stop() {
 func (m *storeMember) watchVoters() {
 	now := noShortage
 	if m.hasRound && !m.closing && !m.acknowledged {
-		now = shortageOf(m.status, len(m.candidates))
+		now = shortageOf(m.status, len(m.candidates), m.maxNodes)
 	}
 	enough := m.status.Leading && len(m.status.Voters) >= minVoters
 	m.voters.observe(now, enough, max(fewVotersAfter, m.access.TTL), m.sayFewVoters)

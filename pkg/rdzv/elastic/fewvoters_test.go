@@ -22,14 +22,16 @@ func TestShortage(t *testing.T) {
 		name       string
 		status     group.Status
 		candidates int
+		max        int
 		want       shortage
 	}{
-		{"all is well", group.Status{Leading: true, Voters: three}, 3, noShortage},
-		{"a node that does not lead", group.Status{Voters: one}, 3, noShortage},
-		{"two nodes", group.Status{Leading: true, Voters: one}, 2, shortOfNodes},
-		{"three nodes, of which two are not reached", group.Status{Leading: true, Voters: one}, 3, shortOfReachable},
+		{"all is well", group.Status{Leading: true, Voters: three}, 3, 3, noShortage},
+		{"a node that does not lead", group.Status{Voters: one}, 3, 3, noShortage},
+		{"two nodes of three", group.Status{Leading: true, Voters: one}, 2, 3, shortOfNodes},
+		{"two nodes of two", group.Status{Leading: true, Voters: one}, 2, 2, noShortage},
+		{"three nodes, of which two are not reached", group.Status{Leading: true, Voters: one}, 3, 3, shortOfReachable},
 	} {
-		if got := shortageOf(tt.status, tt.candidates); got != tt.want {
+		if got := shortageOf(tt.status, tt.candidates, tt.max); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

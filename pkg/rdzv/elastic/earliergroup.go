@@ -50,6 +50,16 @@ func (p *hostPlace) readEarlierGroup(a *C10d) *earlierGroup {
 	return nil
 }
 
+// groupFile returns the name of the file that readEarlierGroup reads, or "".
+func (p *hostPlace) groupFile() string {
+	for _, marker := range p.markers {
+		if marker != nil {
+			return marker.groupFile()
+		}
+	}
+	return ""
+}
+
 // writeGroup replaces the file. A nil Marker has no file.
 func (m *Marker) writeGroup(g earlierGroup) error {
 	if m == nil {

@@ -89,6 +89,7 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	}
 	m.mu.Lock()
 	alive, may := m.mayBeginAnew(time.Now(), former, errs)
+	recorded := former == m.earlier
 	m.mu.Unlock()
 	if may {
 		return nil, nil
@@ -97,8 +98,12 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	if who == "" {
 		who = "this node does not know their addresses"
 	}
+	remedy := ""
+	if file := m.place.groupFile(); recorded && file != "" {
+		remedy = "; if they have ended for good, remove " + file
+	}
 	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
-		"it now: %s", rdzv.ErrConnection, m.access.RunID, who)
+		"it now: %s%s", rdzv.ErrConnection, m.access.RunID, who, remedy)
 }
 
 // How long the agents at the endpoints ask each other before one of them founds a group.

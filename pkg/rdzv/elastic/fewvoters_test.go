@@ -129,7 +129,7 @@ func TestProblemIsPublished(t *testing.T) {
 	openTogether(t, a)
 	m := a.storeMember()
 	m.update(func() {
-		m.hasRound = true
+		m.hasRound, m.maxNodes = true, 3
 		m.candidates = []group.Candidate{{Addr: m.addr}, {Addr: "127.0.0.1:1"}, {Addr: "127.0.0.1:2"}}
 	})
 	before := m.addrs()

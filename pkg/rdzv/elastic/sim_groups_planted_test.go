@@ -33,11 +33,11 @@ func TestSimulationOfGroupsFindsPlantedBugs(t *testing.T) {
 			lease: func(w *world, _ *simSession) time.Duration { return w.cfg.ttl / 2 },
 		}},
 		{"two voters", 364, simPlantedInGroup{twoVoters: true}},
-		{"the agent at the endpoint founds another group although others may go on", 4, simPlantedInGroup{
+		{"the agent at the endpoint founds another group although others may go on", 150, simPlantedInGroup{
 			foundsAnyway: true,
 		}},
 		{"the agent at the endpoint does not record who may go on", 4, simPlantedInGroup{noFile: true}},
-		{"another group does not wait for workers of the former one", 533, simPlantedInGroup{noFresh: true}},
+		{"another group does not wait for workers of the former one", 809, simPlantedInGroup{noFresh: true}},
 		{"announcements have no effect", 12, simPlantedInGroup{deaf: true}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {

@@ -68,9 +68,7 @@ func (m *Member) Notify(addr, label string) {
 // group's member at addr. Clients of the former group find that another store has taken its place. Yield returns when
 // that is done, or after Close.
 func (m *Member) Yield(to Announcement) {
-	done := make(chan struct{})
-	m.call(func() {
-		defer close(done)
+	m.do(func() {
 		if m.replica != nil && m.instance == to.Instance {
 			return // it has joined that group meanwhile
 		}
@@ -83,10 +81,6 @@ func (m *Member) Yield(to Announcement) {
 		}
 		m.setReferral(to.Addr)
 	})
-	select {
-	case <-done:
-	case <-m.done:
-	}
 }
 
 // In reports whether this process is in the group with that instance id. It returns false after Close.
@@ -104,30 +98,22 @@ func (m *Member) In(instance string) bool {
 // Wait makes this process, while it is in no group and knows none, say that it waits for others to found one: it refers
 // clients to itself ([coord.DialError.Waits]).
 func (m *Member) Wait() {
-	done := make(chan struct{})
-	m.call(func() {
-		defer close(done)
+	m.do(func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.replica == nil && m.referral == "" {
 			m.referral = m.opts.Addr
 		}
 	})
-	select {
-	case <-done:
-	case <-m.done:
-	}
 }
 
 // ForgetGroup makes this process, while it is in no group, refer clients to nobody: it knows no group any more.
 func (m *Member) ForgetGroup() {
-	m.call(func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.referral != m.opts.Addr { // else it says that it waits
-			m.referral = ""
-		}
-	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.referral != m.opts.Addr { // else it says that it waits
+		m.referral = ""
+	}
 }
 
 // setReferral sets where this process, while it is in no group, refers clients to.

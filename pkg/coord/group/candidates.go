@@ -48,7 +48,7 @@ func (m *Member) noteDial(ctx context.Context, addr string, err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil || !m.isCandidate(addr) {
+	if _, named := m.candidateAt(addr); err == nil || !named {
 		delete(m.dialErrs, addr)
 		return
 	}
@@ -58,13 +58,17 @@ func (m *Member) noteDial(ctx context.Context, addr string, err error) {
 // forgetDials forgets the attempts to connect to those that are no candidates any more. m.mu is held.
 func (m *Member) forgetDials() {
 	for addr := range m.dialErrs {
-		if !m.isCandidate(addr) {
+		if _, named := m.candidateAt(addr); !named {
 			delete(m.dialErrs, addr)
 		}
 	}
 }
 
-// isCandidate reports whether SetCandidates has named addr. m.mu is held.
-func (m *Member) isCandidate(addr string) bool {
-	return slices.ContainsFunc(m.candidates, func(c Candidate) bool { return c.Addr == addr })
+// candidateAt returns the candidate at addr that SetCandidates has named. m.mu is held.
+func (m *Member) candidateAt(addr string) (c Candidate, found bool) {
+	i := slices.IndexFunc(m.candidates, func(c Candidate) bool { return c.Addr == addr })
+	if i < 0 {
+		return Candidate{}, false
+	}
+	return m.candidates[i], true
 }

@@ -170,15 +170,10 @@ func (m *Member) refuse(addr string, ticks int) {
 	if g.refused == nil {
 		g.refused = map[string]refusal{}
 	}
-	r := refusal{until: g.now + ticks}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, c := range m.candidates {
-		if c.Addr == addr {
-			r.process = c.Process
-		}
-	}
-	g.refused[addr] = r
+	c, _ := m.candidateAt(addr)
+	g.refused[addr] = refusal{until: g.now + ticks, process: c.Process}
 }
 
 // refusedUntil returns until when the candidate is not asked to join.

@@ -212,6 +212,19 @@ func (m *Member) call(f func()) {
 	}
 }
 
+// do has the loop call f, and returns when it has, or after Close.
+func (m *Member) do(f func()) {
+	done := make(chan struct{})
+	m.call(func() {
+		defer close(done)
+		f()
+	})
+	select {
+	case <-done:
+	case <-m.done:
+	}
+}
+
 // become makes this process the replica with that id.
 func (m *Member) become(id replica.ID, instance string, founder bool) error {
 	r, err := replica.New(replica.Config{

@@ -197,24 +197,18 @@ var errEnded = errors.New("the connection has ended")
 // considerEnd notifies the replica that the process of the member at p has ended, if it led and nobody listens there
 // any more. The connection to it has just ended. Where a firewall refuses all connections there was none.
 func (m *Member) considerEnd(ctx context.Context, p *peer) {
-	var leader replica.ID
-	asked := make(chan struct{})
-	m.call(func() {
+	leaders := make(chan replica.ID, 1)
+	m.do(func() {
 		if m.replica != nil && m.peers[p.addr] == p {
 			if id := m.replica.Status().Leader; id != 0 && m.addrOf(id) == p.addr {
-				leader = id
+				leaders <- id
 			}
 		}
-		close(asked)
 	})
-	select {
-	case <-asked:
-	case <-m.done:
+	if len(leaders) == 0 {
 		return
 	}
-	if leader == 0 {
-		return
-	}
+	leader := <-leaders
 	for range endTries { // a listener may end a moment after the connections
 		nc, err := m.dial(ctx, p.addr)
 		if err == nil {

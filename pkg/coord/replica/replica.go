@@ -193,10 +193,12 @@ func (r *Replica) turn() int {
 	return turn
 }
 
+func (r *Replica) drawTimeout() int { return max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks) }
+
 // campaign asks the other voters whether they would vote for this replica, if it is a voter. A new group's founder is
 // the only one.
 func (r *Replica) campaign() {
-	r.silent, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)
+	r.silent, r.timeout = 0, r.drawTimeout()
 	if r.now < r.hurries {
 		r.timeout = r.turn() + 2 // the others may have to be connected first
 	}
@@ -272,7 +274,7 @@ func (r *Replica) observe(rd raft.Ready) {
 		}
 		r.lead, r.leader = ID(rd.Lead), rd.RaftState == raft.StateLeader
 		if r.lead != 0 && r.now < r.hurries {
-			r.hurries, r.timeout = 0, max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks)
+			r.hurries, r.timeout = 0, r.drawTimeout()
 		}
 	}
 	if !r.leader {

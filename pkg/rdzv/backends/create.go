@@ -137,9 +137,10 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 		host := in.rank == 0
 		access.IsHost, access.ServesWorkers, out.Stores.Fixed, out.Stores.Shared = &host, true, true, true
 	case in.MaxNodes > 1 && in.Voters > 1:
-		access.Voters, access.MinNodes, access.LaunchID = in.Voters, in.MinNodes, o.Launch.ID
+		access.Voters, access.LaunchID = in.Voters, o.Launch.ID
+		access.MinNodes, access.MaxNodes = in.MinNodes, in.MaxNodes
 		access.LocalAddr, access.MemberPorts = o.LocalAddr, o.WorkerStorePorts
-		access.More, access.AdviseEndpoints = o.furtherHosts(in), o.AdviseEndpoints && in.MaxNodes > 2
+		access.More, access.AdviseEndpoints = o.furtherHosts(in), o.AdviseEndpoints
 		out.Advice = togetherAdvice
 	}
 }

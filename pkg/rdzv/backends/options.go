@@ -44,7 +44,7 @@ type Options struct {
 	Ports []int
 	// OwnEndpoint is the index of the endpoint of c10d that is this node; -1 for none. Nil means that the agent finds out.
 	OwnEndpoint *int
-	// AdviseEndpoints says that the user can name further endpoints of c10d: a job with one is told what they add.
+	// AdviseEndpoints says that the user can name further endpoints of c10d: the log of a job with one says what they add.
 	AdviseEndpoints bool
 	// Socket is the path of a Unix socket at which agents of one user on one machine meet, in place of the endpoint. Its
 	// folder must belong to the user alone. It is for c10d; empty means none.

@@ -49,15 +49,15 @@ type C10d struct {
 	Hint int
 	// More are further endpoints, after Host: the store may be there too once the agents keep it together.
 	More []StoreHost
-	// AdviseEndpoints says that the user can name further endpoints: a job with one is told what they add.
+	// AdviseEndpoints says that the user can name further endpoints: the log of a job with one says what they add.
 	AdviseEndpoints bool
 	// Voters is how many agents keep the store together, if there are enough: 3 or 5. Below 3 one agent hosts it.
 	Voters int
 	// Label distinguishes jobs that may have the same run id: two stores of a run are one job's if their labels are equal.
 	// LaunchID is the id of this agent's launch; empty if it is not known.
 	Label, LaunchID string
-	// MinNodes is the smallest number of nodes of a round.
-	MinNodes int
+	// MinNodes is the smallest number of nodes of a round, MaxNodes the largest.
+	MinNodes, MaxNodes int
 	// LocalAddr is the address at which other nodes reach this one. Empty means the address that the connection to the
 	// store has here. MemberPorts are the ports that this agent may use to keep the store; a range of one is ignored.
 	LocalAddr   string
@@ -71,14 +71,14 @@ type C10d struct {
 	role coord.Role // of the session
 
 	mu        sync.Mutex
-	host      *host // nil if this agent is a client, or keeps the store together with others
-	taken     *takenEndpoint
-	together  *storeMember  // nil while this agent keeps no store together with others
-	client    *coord.Client // the last one
-	storePort int           // the port at which the client found the store; 0 before
-	refused   time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
-	maxWait   time.Duration // how long one of several candidates may make this agent wait
-	waited    bool          // one of them has made it wait that long
+	host      *host          // nil if this agent is a client, or keeps the store together with others
+	taken     *takenEndpoint // this machine's endpoint, while another agent may listen there; nil if there is none
+	together  *storeMember   // nil while this agent keeps no store together with others
+	client    *coord.Client  // the last one
+	storePort int            // the port at which the client found the store; 0 before
+	refused   time.Time      // since when Open finds that nobody listens at the endpoint; zero if that is not known
+	maxWait   time.Duration  // how long one of several candidates may make this agent wait
+	waited    bool           // one of them has made it wait that long
 
 	warnedOfOneMachine bool // two endpoints are this machine
 }

@@ -78,7 +78,7 @@ func (w *voterWatch) stop() {
 func (m *storeMember) watchVoters() {
 	now := noShortage
 	if m.hasRound && !m.closing && !m.acknowledged {
-		now = shortageOf(m.status, len(m.candidates), m.maxNodes)
+		now = shortageOf(m.status, len(m.candidates), m.access.MaxNodes)
 	}
 	enough := m.status.Leading && len(m.status.Voters) >= minVoters
 	m.voters.observe(now, enough, max(fewVotersAfter, m.access.TTL), m.sayFewVoters)
@@ -108,7 +108,7 @@ func (m *storeMember) sayFewVoters() {
 		return
 	}
 	m.log.Warn().Msgf("%s: %s; %s", alone, problem, memberPortsAdvice(m.access.MemberPorts))
-	m.wakeLeader() // who tells the other nodes
+	m.wakeLeader() // who publishes it to the other nodes
 }
 
 // memberPortsAdvice says what makes this node reach those that offer to keep the store. ports are those that its own

@@ -126,10 +126,11 @@ func TestProblemOf(t *testing.T) {
 func TestProblemIsPublished(t *testing.T) {
 	t.Parallel()
 	a := newMemberAccess(t, freeTCPPort(t))
+	a.MaxNodes = 3
 	openTogether(t, a)
 	m := a.storeMember()
 	m.update(func() {
-		m.hasRound, m.maxNodes = true, 3
+		m.hasRound = true
 		m.candidates = []group.Candidate{{Addr: m.addr}, {Addr: "127.0.0.1:1"}, {Addr: "127.0.0.1:2"}}
 	})
 	before := m.addrs()

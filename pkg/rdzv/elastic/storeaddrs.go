@@ -33,7 +33,7 @@ func (s storeAddrs) equal(other storeAddrs) bool {
 // reachable returns where the store may be until the next value arrives. Of three voters one stays. The only voter may
 // hand over to a candidate, and cannot say so before it ends.
 func (s storeAddrs) reachable() []string {
-	if len(s.Addrs) >= 3 {
+	if len(s.Addrs) >= minVoters {
 		return slices.Clone(s.Addrs)
 	}
 	return slices.Concat(s.Addrs, s.Candidates)

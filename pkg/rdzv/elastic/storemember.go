@@ -53,13 +53,12 @@ type storeMember struct {
 	running      string            // names the nodes of the round that run, once another one has finished
 	candidates   []group.Candidate // that the latest decision has named
 	formerAddrs  []string          // the agents of a former group, where this one is announced
-	maxNodes     int               // of the job, once this process has led; 0 before
 	voters       voterWatch
 	problem      string // why others do not keep the store, while this process leads and has said so
 }
 
 // keptTogether reports whether the agents may keep the store together.
-func (a *C10d) keptTogether() bool { return a.Voters >= 3 }
+func (a *C10d) keptTogether() bool { return a.Voters >= minVoters }
 
 // serveTogether makes this process, which listens at the endpoint, a member of the store's group, and returns a session
 // for the agent. It owns ln and run. accept is [tcpstore.ServerOptions.Accept], and index that of the endpoint.
@@ -285,10 +284,7 @@ func (m *storeMember) update(change func()) {
 // decided records what the leader of the rendezvous has decided, before it is written.
 func (m *storeMember) decided(l *leader) {
 	candidates, acknowledged, deserted := l.storeCandidates(), l.acknowledged(), l.allLeave()
-	running, maxNodes := l.stillRunning(), 0
-	if l.job != nil {
-		maxNodes = l.job.Max
-	}
+	running := l.stillRunning()
 	m.mu.Lock()
 	same, leads := slices.Equal(candidates, m.candidates), m.status.Leading
 	m.mu.Unlock()
@@ -297,7 +293,6 @@ func (m *storeMember) decided(l *leader) {
 	}
 	m.update(func() {
 		m.candidates, m.acknowledged, m.deserted, m.running = candidates, acknowledged, deserted, running
-		m.maxNodes = maxNodes
 	})
 	m.setKnown(addrsOf(candidates), l.staying()-len(candidates)) // before anybody can go on without this process
 	if !same {

@@ -130,14 +130,15 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	defer cancel()
 	addrs := m.access.endpoints(m.index)
 	client, errs := m.access.firstSession(bounded, addrs, timeout)
+	refused := notOurs(errs)
 	switch {
 	case client != nil:
 		m.access.setClient(client)
 		return client, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
-	case notOurs(errs) != nil:
-		return nil, notOurs(errs)
+	case refused != nil:
+		return nil, refused
 	case m.index == 0:
 		return nil, nil
 	}

@@ -16,11 +16,12 @@ import (
 
 // child is the process that the guard started: the agent, or a guard below this one.
 type child struct {
-	pid   int
-	pidfd int // -1 where the kernel has none
-	link  *guardLink
-	timer *guardTimer
-	death deathPipe
+	pid    int
+	pidfd  int // -1 where the kernel has none
+	link   *guardLink
+	timer  *guardTimer
+	death  deathPipe
+	record int // the file of the agent's record, or -1
 }
 
 // startChild executes this program again. The child gets a process group of its own, so that a signal from the terminal
@@ -31,7 +32,7 @@ func startChild(role Role) (*child, error) {
 		return nil, fmt.Errorf("make the guard's lifeline: %w", err)
 	}
 	defer func() { _ = unix.Close(theirs) }()
-	c := &child{pidfd: -1, link: link, death: deathPipe{-1, -1}}
+	c := &child{pidfd: -1, link: link, death: deathPipe{-1, -1}, record: -1}
 	if c.timer, err = newGuardTimer(); err != nil {
 		link.close()
 		return nil, fmt.Errorf("make the guard's timer: %w", err)
@@ -41,10 +42,15 @@ func startChild(role Role) (*child, error) {
 		return nil, fmt.Errorf("make the guard's pipe: %w", err)
 	}
 	defer c.death.closeWrite()
-	const linkFD, timerFD, deathFD = 3, 4, 5 // in the child, as their order in Files says
+	// The files in the child, as their order in Files says.
+	const linkFD, timerFD, deathFD = 3, 4, 5
+	recordFD, files := -1, []uintptr{0, 1, 2, uintptr(theirs), uintptr(c.timer.fd), uintptr(c.death.write)}
+	if c.record = newRecordFile(); c.record >= 0 {
+		recordFD, files = len(files), append(files, uintptr(c.record))
+	}
 	c.pid, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), lifelineEnv(role, linkFD, timerFD, deathFD)),
-		Files: []uintptr{0, 1, 2, uintptr(theirs), uintptr(c.timer.fd), uintptr(c.death.write)},
+		Env:   append(os.Environ(), lifelineEnv(role, linkFD, timerFD, deathFD, recordFD)),
+		Files: files,
 		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &c.pidfd},
 	})
 	if err != nil {
@@ -58,6 +64,9 @@ func (c *child) close() {
 	c.link.close()
 	c.timer.close()
 	c.death.close()
+	if c.record >= 0 {
+		_ = unix.Close(c.record)
+	}
 	if c.pidfd >= 0 {
 		_ = unix.Close(c.pidfd)
 	}

@@ -42,6 +42,8 @@ type Result struct {
 	// ExitNotice is what the agent gave to [Lifeline.SetExitNotice] last. It proves that nothing of the job is left: it
 	// is nil if Stuck names processes, or if the agent withdrew it.
 	ExitNotice []byte
+	// Record is what the agent gave to [Lifeline.SetRecord] last; nil for none. It is nil if Stuck names processes.
+	Record []byte
 	// StuckReported says that the agent had reported such processes itself.
 	StuckReported bool
 }

@@ -100,7 +100,7 @@ func (c *child) finish(exit procs.Exit, role Role, opts Options, timeout time.Du
 	}
 	if role == RoleAgent {
 		if result.Swept, result.Stuck = proctree.Sweep(timeout); len(result.Stuck) == 0 {
-			result.ExitNotice = c.link.notice
+			result.ExitNotice, result.Record = c.link.notice, readRecord(c.record)
 		}
 	}
 	notices.wait()

@@ -258,7 +258,8 @@ func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
 		}
 		for _, w := range j.workers() {
 			for _, d := range descriptors(t, w.PID) {
-				if strings.Contains(d, "socket") || strings.Contains(d, "timerfd") {
+				if strings.Contains(d, "socket") || strings.Contains(d, "timerfd") ||
+					strings.Contains(d, "memfd") {
 					t.Errorf("%v has inherited %s", w, d)
 				}
 			}

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -56,6 +57,9 @@ func runGuarded(args []string) {
 	}
 	r, err := Run(opts)
 	code := r.Exit.ShellCode()
+	if r.Record != nil {
+		fmt.Fprintf(os.Stderr, "record %s\n", r.Record)
+	}
 	if r.ExitNotice != nil { // an address
 		if c, err := net.Dial("tcp", strings.TrimRight(string(r.ExitNotice), " ")); err == nil {
 			_ = c.Close()
@@ -133,6 +137,15 @@ func (a *scriptedAgent) do(word, rest string) (answer string, err error) {
 		return "ok", a.group.Stop(procs.StopPolicy{Signal: syscall.SIGKILL})
 	case "notice": // ADDRESS, or nothing to withdraw it
 		return "ok", a.lifeline.SetExitNotice([]byte(rest))
+	case "record": // TEXT, or nothing to remove it
+		return "ok", a.lifeline.SetRecord([]byte(rest))
+	case "records": // it answers, and continues to set records
+		go func() {
+			for i := 0; ; i++ {
+				_ = a.lifeline.SetRecord(bytes.Repeat([]byte{'a' + byte(i%26)}, 1+i%MaxRecord))
+			}
+		}()
+		return "ok", nil
 	case "storm": // ADDRESS; it answers, and continues to set notices
 		err := a.lifeline.SetExitNotice([]byte(rest))
 		go func() {

@@ -19,12 +19,12 @@ const (
 	RoleAgent Role = "agent" // runs the job
 )
 
-// lifelineVar is the environment variable in which a guard passes ROLE:GUARDPID:FD:TIMERFD:DEATHFD to its
-// child.
+// lifelineVar is the environment variable in which a guard passes ROLE:GUARDPID:FD:TIMERFD:DEATHFD:RECORDFD to
+// its child.
 const lifelineVar = "ELASTICRUN_LIFELINE"
 
-func lifelineEnv(role Role, fd, timer, death int) string {
-	return fmt.Sprintf("%s=%s:%d:%d:%d:%d", lifelineVar, role, os.Getpid(), fd, timer, death)
+func lifelineEnv(role Role, fd, timer, death, record int) string {
+	return fmt.Sprintf("%s=%s:%d:%d:%d:%d:%d", lifelineVar, role, os.Getpid(), fd, timer, death, record)
 }
 
 // A lifeline carries packets. The first byte of a packet is its kind. The child sends these kinds:
@@ -38,6 +38,9 @@ const (
 
 // maxExitNotice is the most bytes that an exit notice may have.
 const maxExitNotice = 32 << 10
+
+// MaxRecord is the most bytes that a record may have; see [Lifeline.SetRecord].
+const MaxRecord = 200
 
 // A guard sends these kinds:
 const (
@@ -55,6 +58,7 @@ type Lifeline struct {
 	suspends chan SuspendRequest
 	watchdog watchdog
 	death    int // the write end of the guard's deathPipe; it closes when this process ends
+	record   int // see SetRecord; -1 for none
 }
 
 // SuspendRequest is an order of the guard. It comes when the user suspends the launcher (Ctrl-Z), and when the launcher
@@ -84,18 +88,22 @@ func OpenLifeline() (Role, *Lifeline, error) {
 		return RoleNone, nil, err
 	}
 	f := strings.Split(value, ":")
-	if len(f) != 5 {
+	if len(f) != 6 {
 		return RoleNone, nil, fmt.Errorf("environment variable %s=%q was not set by elasticrun; unset it", lifelineVar, value)
 	}
 	fd, err1 := strconv.Atoi(f[2])
 	timer, err2 := strconv.Atoi(f[3])
 	death, err3 := strconv.Atoi(f[4])
-	if err1 != nil || err2 != nil || err3 != nil || f[1] != strconv.Itoa(os.Getppid()) {
+	record, err4 := strconv.Atoi(f[5])
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil || f[1] != strconv.Itoa(os.Getppid()) {
 		return RoleNone, nil, fmt.Errorf("the guard (pid %s) has exited", f[1])
 	}
 	syscall.CloseOnExec(fd)
 	syscall.CloseOnExec(timer)
 	syscall.CloseOnExec(death)
+	if record >= 0 {
+		syscall.CloseOnExec(record)
+	}
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return RoleNone, nil, fmt.Errorf("open the lifeline: %w", err)
 	}
@@ -105,6 +113,7 @@ func OpenLifeline() (Role, *Lifeline, error) {
 		killed:   make(chan struct{}, 1),
 		suspends: make(chan SuspendRequest, 1),
 		death:    death,
+		record:   record,
 	}
 	l.watchdog.open(timer)
 	go l.watch()
@@ -203,4 +212,7 @@ func (l *Lifeline) Close() {
 	<-l.broken
 	l.watchdog.close()
 	_ = syscall.Close(l.death)
+	if l.record >= 0 {
+		_ = syscall.Close(l.record)
+	}
 }

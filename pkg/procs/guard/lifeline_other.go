@@ -7,6 +7,9 @@ import "time"
 // SetExitNotice does nothing: there is no guard on this system.
 func (l *Lifeline) SetExitNotice([]byte) error { return nil }
 
+// SetRecord does nothing: there is no guard on this system.
+func (l *Lifeline) SetRecord([]byte) error { return nil }
+
 // SetDeadline does nothing: there is no guard on this system.
 func (l *Lifeline) SetDeadline(time.Duration) {}
 

@@ -75,6 +75,14 @@ func (l *entryLog) reset(m *machine) {
 	l.machine, l.index, l.term, l.entries, l.size = m, m.index, m.term, nil, 0
 }
 
+// begin makes the log and its machine begin after an entry with this term and index, which nobody has. So each other
+// replica gets its first state, and with it the members, from a snapshot.
+func (l *entryLog) begin(m *machine, term, index uint64) {
+	m.term, m.index, m.changed = term, index, index
+	l.start = &pb.HardState{Term: &term, Commit: &index}
+	l.reset(m)
+}
+
 // InitialState implements [raft.Storage].
 func (l *entryLog) InitialState() (*pb.HardState, *pb.ConfState, error) {
 	return l.start, proto.Clone(l.machine.members).(*pb.ConfState), nil

@@ -117,10 +117,22 @@ func New(cfg Config) (*Replica, error) {
 	if cfg.Founder {
 		// The log begins after an entry that nobody has. So each other replica gets its first state, and with it the
 		// members, from a snapshot.
-		m.members.Voters, m.highest, m.index, m.term, m.changed = []uint64{uint64(cfg.ID)}, cfg.ID, 1, 1, 1
-		l.start = &pb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}
-		l.reset(m)
+		m.members.Voters, m.highest = []uint64{uint64(cfg.ID)}, cfg.ID
+		l.begin(m, 1, 1)
 	}
+	node, err := newNode(cfg, l)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{id: cfg.ID, cfg: cfg, node: node, log: l, machine: m, peers: map[ID]*peer{}}
+	r.applyMembers = func(cc *pb.ConfChangeV2) *pb.ConfState { return r.node.ApplyConfChange(cc) }
+	r.term, r.commit = l.start.GetTerm(), l.start.GetCommit()
+	r.campaign()
+	return r, nil
+}
+
+// newNode returns raft's part of a replica that begins with the state of l.
+func newNode(cfg Config, l *entryLog) (*raft.RawNode, error) {
 	node, err := raft.NewRawNode(&raft.Config{
 		ID: uint64(cfg.ID), ElectionTick: cfg.ElectionTicks, HeartbeatTick: cfg.HeartbeatTicks, Storage: l,
 		MaxSizePerMsg: uint64(cfg.MaxAppend), MaxUncommittedEntriesSize: uint64(cfg.MaxPending), MaxInflightMsgs: 64,
@@ -130,11 +142,7 @@ func New(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("replica: %w", err)
 	}
-	r := &Replica{id: cfg.ID, cfg: cfg, node: node, log: l, machine: m, peers: map[ID]*peer{}}
-	r.applyMembers = func(cc *pb.ConfChangeV2) *pb.ConfState { return r.node.ApplyConfChange(cc) }
-	r.term, r.commit = l.start.GetTerm(), l.start.GetCommit()
-	r.campaign()
-	return r, nil
+	return node, nil
 }
 
 // Tick advances the replica's time by one tick.

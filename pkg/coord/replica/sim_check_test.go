@@ -21,7 +21,7 @@ type checker struct {
 
 // events counts what happened in a world.
 type events struct {
-	writes, confirms, changes, kills, notices, handovers, rotations, snapshots, terms, unknown int
+	writes, confirms, changes, kills, notices, handovers, rotations, takeovers, snapshots, terms, unknown int
 }
 
 func (c *checker) init() {

@@ -28,6 +28,9 @@ func (w *world) disrupt() {
 	if w.chance(w.cfg.kills) {
 		w.kill()
 	}
+	if w.chance(w.cfg.deaths) {
+		w.killAlone()
+	}
 	if w.chance(w.cfg.notices / 100) { // that are wrong
 		if h := w.hosts[w.rng.IntN(len(w.hosts))]; h.r != nil {
 			w.notify(h.r.lead, w.cfg.notices)
@@ -74,6 +77,59 @@ func (w *world) kill() {
 		return
 	}
 	h.r, h.dead = nil, w.now+1+w.rng.IntN(40)
+}
+
+// store notes what a replica leaves behind that is killed now.
+func (w *world) store(h *host) {
+	stored := h.before
+	h.before = nil
+	if a, ok := h.r.Acknowledged(); ok {
+		h.before = &a
+	}
+	if h.stored = h.before; w.plant.storeLate {
+		h.stored = stored
+	}
+}
+
+// killAlone kills a leader that has stored that it is the only voter, if a learner has everything.
+func (w *world) killAlone() {
+	for _, h := range w.hosts {
+		if h.r == nil || h.stored == nil || w.orphans != nil || !slices.ContainsFunc(w.hosts, func(o *host) bool {
+			return o != h && o.r != nil && w.hasAll(o, h.r)
+		}) {
+			continue
+		}
+		w.logf("replica %d dies, the only voter, and leaves %+v", h.r.id, *h.stored)
+		w.orphans = h.stored
+		h.r, h.dead = nil, w.now+1+w.rng.IntN(40)
+		return
+	}
+}
+
+// hasAll reports whether a learner can replace the leader. A planted bug makes it lack something.
+func (w *world) hasAll(o *host, leader *Replica) bool {
+	isLearner := slices.Contains(leader.Status().Learners, o.r.id) && slices.Contains(o.r.Status().Learners, o.r.id)
+	return isLearner && (w.plant.takeAny || o.r.log.last() == leader.log.last())
+}
+
+// takeOver asks learners to take over from an only voter that has died.
+func (w *world) takeOver() {
+	for _, i := range w.rng.Perm(len(w.hosts)) {
+		h := w.hosts[i]
+		if w.orphans == nil || h.r == nil || h.paused > w.now {
+			continue
+		}
+		a := *w.orphans
+		if w.plant.takeAny {
+			a.Index = h.r.log.last()
+		}
+		if h.r.TakeOver(a) == nil {
+			w.logf("replica %d takes over", h.r.id)
+			w.orphans = nil
+			w.check.takeovers++
+		}
+		w.collect(h)
+	}
 }
 
 // notify tells some replicas that the process of a leader has ended.

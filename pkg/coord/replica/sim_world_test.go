@@ -22,6 +22,8 @@ type planted struct {
 	forgetSnapshot bool // a lost snapshot is not sent again
 	keepLog        bool // applied entries stay in memory
 	surviveEarly   bool // SurvivesLoss does not wait until the voters have applied a change
+	storeLate      bool // an only voter stores what it has acknowledged after it has done so
+	takeAny        bool // a learner takes over although it lacks entries
 }
 
 // profile is what can happen in a world. All fields are drawn from the seed.
@@ -33,6 +35,7 @@ type profile struct {
 	rotates, shrinks, hands  float64 // replaced voters, changes to a single voter, handovers of leadership, in a tick
 	writes                   float64 // per tick
 	notices                  float64 // of a leader's end; a hundredth as often, in a tick, of one that goes on
+	deaths                   float64 // of an only voter that a learner can replace, in a tick
 	direct                   bool    // new voters are not learners first
 	maxLog, maxAppend, ticks int
 }
@@ -52,6 +55,7 @@ type world struct {
 	hosts   []*host
 	packets []packet
 	cut     map[[2]int]int // from one machine to another, until this tick
+	orphans *Acknowledged  // what the only voter had stored when it died; nil unless a learner has to take over
 	tracing bool
 	trace   []string
 }
@@ -64,7 +68,9 @@ type host struct {
 	dead   int // until this tick, at which a new replica starts
 	role   Role
 	ops    map[Ticket]*operation
-	agreed uint64 // the applied index that was compared last
+	agreed uint64        // the applied index that was compared last
+	stored *Acknowledged // what it leaves behind if it is killed
+	before *Acknowledged // stored, before the latest Output
 }
 
 // operation is a request of a client.
@@ -94,7 +100,7 @@ func newWorld(seed uint64) *world {
 	if rng.IntN(4) == 0 && w.cfg.machines > 5 {
 		w.cfg.voters = 5
 	}
-	w.cfg.notices = pick(0, 0.5, 1)
+	w.cfg.notices, w.cfg.deaths = pick(0, 0.5, 1), pick(0, 0, 0.1, 0.5)
 	w.check.init()
 	return w
 }
@@ -114,6 +120,7 @@ func (w *world) simulate() {
 	for w.now < w.cfg.ticks && w.check.broken == "" {
 		w.disrupt()
 		w.tick()
+		w.takeOver()
 		w.clients()
 	}
 	w.heal()
@@ -121,6 +128,7 @@ func (w *world) simulate() {
 		if w.tick(); w.now > limit {
 			w.check.violated("the group is stuck: %s", w.describe())
 		}
+		w.takeOver()
 		w.clients()
 	}
 	w.check.end(w)
@@ -157,7 +165,7 @@ func (w *world) start(h *host, id ID, founder bool) {
 	if w.plant.forgetSnapshot {
 		r.cfg.SnapshotTicks = 1 << 30
 	}
-	h.r, h.dead, h.paused, h.role, h.ops, h.agreed = r, 0, 0, Role{}, map[Ticket]*operation{}, 0
+	*h = host{index: h.index, r: r, ops: map[Ticket]*operation{}}
 	w.logf("machine %d starts replica %d", h.index, id)
 	w.collect(h)
 }
@@ -236,6 +244,7 @@ func (w *world) collect(h *host) {
 	}
 	h.role = out.Role
 	w.check.observe(w, h)
+	w.store(h)
 	for _, s := range out.Settled {
 		op := h.ops[s.Ticket]
 		delete(h.ops, s.Ticket)

@@ -25,6 +25,7 @@ type Handler struct {
 	calls     chan func(now time.Duration)
 	stops     chan rdzv.Stop // holds the last Stop until the agent receives it
 	runOrders chan runOrder  // holds the last order to start a round
+	joins     chan struct{}  // holds an order to help to keep the store, while this node waits
 	reenter   chan struct{}  // the agent has to enter again, with a new offer
 	driveDone chan struct{}  // closed when drive has returned
 	endKnown  chan struct{}  // closed when this agent has learned how the job ended, even if its workers still stop
@@ -69,8 +70,8 @@ type Handler struct {
 func New(o Options) *Handler {
 	return &Handler{
 		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
-		runOrders: make(chan runOrder, 1), reenter: make(chan struct{}, 1), driveDone: make(chan struct{}),
-		endKnown: make(chan struct{}), waiting: waitingNodes{asked: make(chan struct{})},
+		runOrders: make(chan runOrder, 1), joins: make(chan struct{}, 1), reenter: make(chan struct{}, 1),
+		driveDone: make(chan struct{}), endKnown: make(chan struct{}), waiting: waitingNodes{asked: make(chan struct{})},
 	}
 }
 
@@ -130,20 +131,37 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 			h.discardOrders()
 			h.m.enter(now, node, offer, self.Failure)
 		})
+		o, again, err := h.awaitOrder(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case again:
+			continue
+		}
+		h.rounds++
+		if a := o.answer; a.Note != "" {
+			h.log.Warn().Int("round", a.Fence.Round).Msg(a.Note)
+		}
+		if round, err := h.enterRound(ctx, o); !errors.Is(err, errRoundOver) {
+			return round, err
+		}
+	}
+}
+
+// awaitOrder waits for the order to start a round. again says that this node has to enter once more before that.
+func (h *Handler) awaitOrder(ctx context.Context) (o runOrder, again bool, err error) {
+	for {
 		select {
 		case o := <-h.runOrders:
-			h.rounds++
-			if a := o.answer; a.Note != "" {
-				h.log.Warn().Int("round", a.Fence.Round).Msg(a.Note)
-			}
-			if round, err := h.enterRound(ctx, o); !errors.Is(err, errRoundOver) {
-				return round, err
-			}
+			return o, false, nil
+		case <-h.joins:
+			h.joinStore(ctx)
 		case <-h.reenter:
+			return runOrder{}, true, nil
 		case <-h.driveDone:
-			return nil, h.ending()
+			return runOrder{}, false, h.ending()
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return runOrder{}, false, context.Cause(ctx)
 		}
 	}
 }

@@ -50,6 +50,7 @@ type leader struct {
 
 	storeInvites int                      // how many nodes of a round, the first by rank, are asked to help with the store
 	storeMembers map[coord.SessionID]bool // the agents that can help
+	mayInvite    bool                     // there may be somebody for inviteWaiting to ask
 
 	waiting     int          // as in state/waiting
 	unusedSince optionalTime // since when the run has neither a job nor a result
@@ -141,6 +142,7 @@ func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, 
 	l.publishWaiting()
 	l.beginRerun()
 	l.sendNotices(now)
+	l.inviteWaiting(now)
 	if l.job == nil && l.outcome == nil {
 		l.unusedSince.setOnce(now)
 	} else {

@@ -136,6 +136,7 @@ func (l *leader) nodeOf(rank int) string {
 
 // assignRanks answers all active members of the recorded round with their place in it.
 func (l *leader) assignRanks() {
+	l.mayInvite = true
 	for rank, place := range placesOf(&l.record) {
 		if m := l.round.members[rank]; m.participant != nil && m.status == active && m.participant.mismatch == "" {
 			place.StoreEndsWithRun, place.JoinStore = l.history.storeEndsWithRun, rank < l.storeInvites

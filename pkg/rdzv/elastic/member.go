@@ -72,6 +72,7 @@ type order struct {
 	run     *Answer    // start the round
 	notice  *Answer    // log why there is no round yet
 	warning string     // log it
+	join    bool       // help to keep the store
 	reenter bool       // enter again with a new worker store: others have used the one before
 	stop    *rdzv.Stop // stop the workers; KillBy is not set
 	// killIn belongs to stop: the time until SIGKILL must have ended the last worker. 0 means at once; below 0 the
@@ -304,7 +305,13 @@ func (m *member) evaluate(now time.Duration) {
 		if newer && (m.state == busy || m.state == finished) {
 			m.stop(now, a.Note, -1)
 		}
-		if m.state == ready && a.Note != m.lastNote {
+		if m.state != ready {
+			return
+		}
+		if a.JoinStore && m.report.StoreMember == "" {
+			m.orders = append(m.orders, order{join: true})
+		}
+		if a.Note != m.lastNote {
 			m.lastNote = a.Note
 			m.orders = append(m.orders, order{notice: &a})
 		}

@@ -23,6 +23,7 @@ type participant struct {
 	superseded     bool   // another agent has come with its identity
 	counted        struct{ eligible, quarantined, matching bool }
 	wait           waitState
+	invited        bool   // was asked to help to keep the store while it waits
 	lastAnswer     Answer // without what need not be compared
 	writeIndex     int    // of lastAnswer in leader.writes, if decide has not returned it yet
 }
@@ -182,7 +183,7 @@ func (l *leader) requestUnchargedStop(now time.Duration, format, host string) {
 func (l *leader) handleSessionEnd(now time.Duration, p *participant) {
 	ps, identity := &l.participants, p.report.Node.Identity
 	delete(ps.byID, p.id)
-	delete(l.storeMembers, p.id)
+	l.removeStoreMember(p)
 	if p.rank < 0 && p.counted.eligible && !p.report.Leaving && l.hasRound && l.state != running && l.state != ended {
 		l.budget.recordLoss(now, identity, l.job) // the round may have been ended to let this node in
 	}
@@ -231,6 +232,7 @@ func (l *leader) review(p *participant) {
 	quarantined := l.budget.isQuarantined(p.report.Node.Identity)
 	l.participants.count(p, waiting && !quarantined, waiting && quarantined, fits)
 	l.notices.trackWait(p, waiting)
+	l.mayInvite = l.mayInvite || waiting
 	l.updateAnswer(p)
 }
 
@@ -307,12 +309,13 @@ func (l *leader) replyWait(p *participant, why string) {
 
 // reply writes an answer unless the agent has it already.
 func (l *leader) reply(p *participant, a Answer) {
-	a.Fence = l.fence()
-	if last := &p.lastAnswer; last.Kind == a.Kind && last.Fence == a.Fence && last.Note == a.Note {
+	a.Fence, a.JoinStore = l.fence(), a.Kind == Wait && p.invited
+	key := Answer{Fence: a.Fence, Kind: a.Kind, Note: a.Note, JoinStore: a.JoinStore}
+	if p.lastAnswer == key {
 		return
 	}
 	l.retractAnswer(p)
-	p.lastAnswer, p.writeIndex = Answer{Fence: a.Fence, Kind: a.Kind, Note: a.Note}, len(l.writes)
+	p.lastAnswer, p.writeIndex = key, len(l.writes)
 	l.writes = append(l.writes, write{key: prefixAnswer + string(p.id), value: a})
 }
 

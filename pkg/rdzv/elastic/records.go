@@ -255,6 +255,8 @@ type Answer struct {
 	// Again asks the agent, with Wait, to open the rendezvous again once this store has ended: it ends with the finished
 	// run.
 	Again bool `json:"again,omitempty"`
+	// JoinStore asks the agent, with Wait, for what Place.JoinStore asks those in a round.
+	JoinStore bool `json:"join_store,omitempty"`
 }
 
 // Place is one node's place in a round.

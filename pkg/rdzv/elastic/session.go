@@ -258,10 +258,9 @@ func (h *Handler) execute(orders []order) {
 		case o.warning != "":
 			h.log.Warn().Msg(o.warning)
 		case o.reenter:
-			select {
-			case h.reenter <- struct{}{}:
-			default: // the agent has not received the last one yet
-			}
+			signal(h.reenter)
+		case o.join:
+			signal(h.joins)
 		case o.stop != nil:
 			s := *o.stop
 			if o.killIn >= 0 {
@@ -272,6 +271,14 @@ func (h *Handler) execute(orders []order) {
 	}
 	if h.m.over != nil && h.m.state != busy && h.m.state != stopping {
 		h.finish(h.m.over)
+	}
+}
+
+// signal sends to a channel that holds one value, unless the last one has not been received yet.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
 	}
 }
 

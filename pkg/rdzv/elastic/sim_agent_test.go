@@ -171,6 +171,8 @@ func (p *agentProc) execute(o order) {
 			p.failure = nil
 			p.group = newGroup(p, o.run, instance, over)
 		})
+	case o.join:
+		p.onLoop(p.joinStore)
 	case o.notice != nil:
 		p.w.logf("%s says: %s", p.node.name, o.notice.Note)
 	case o.warning != "":

@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -264,12 +263,7 @@ func (m *storeMember) onChange(s group.Status) {
 }
 
 // wakeLeader makes the leader of the rendezvous write where the store is, if that has changed.
-func (m *storeMember) wakeLeader() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
-}
+func (m *storeMember) wakeLeader() { signal(m.wake) }
 
 // update changes fields, and wakes who waits for that.
 func (m *storeMember) update(change func()) {
@@ -309,70 +303,4 @@ func (a *C10d) HostsAlone() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.status.Leading && len(m.status.Voters) == 1
-}
-
-// inviteCount is how many nodes of a round, the first ones by rank, are asked to help to keep the store: enough to
-// replace lost voters at once.
-func (m *storeMember) inviteCount() int { return 2*m.access.Voters + 2 }
-
-// storeCandidates returns the agents that can help to keep the store, members of the round by rank first.
-func (l *leader) storeCandidates() []group.Candidate {
-	able := make([]*participant, 0, len(l.storeMembers))
-	for id := range l.storeMembers {
-		if p := l.participants.byID[id]; p != nil && p.stays() {
-			able = append(able, p)
-		}
-	}
-	slices.SortFunc(able, func(a, b *participant) int {
-		return cmp.Or(cmp.Compare(uint(a.rank), uint(b.rank)), cmp.Compare(a.arrived, b.arrived)) // -1 comes last
-	})
-	candidates := make([]group.Candidate, len(able))
-	for i, p := range able {
-		candidates[i] = group.Candidate{Addr: p.report.StoreMember, Process: string(p.id)}
-	}
-	return candidates
-}
-
-func addrsOf(candidates []group.Candidate) []string {
-	addrs := make([]string, len(candidates))
-	for i, c := range candidates {
-		addrs[i] = c.Addr
-	}
-	return addrs
-}
-
-// staying returns how many agents stay in the job.
-func (l *leader) staying() int {
-	n := 0
-	for _, p := range l.participants.byID {
-		if p.stays() {
-			n++
-		}
-	}
-	return n
-}
-
-// stays reports whether the agent neither leaves nor has another one in its place.
-func (p *participant) stays() bool { return !p.report.Leaving && !p.superseded }
-
-// allLeave reports whether all agents have left, or are about to.
-func (l *leader) allLeave() bool {
-	for _, p := range l.participants.byID {
-		if !p.report.Leaving {
-			return false
-		}
-	}
-	return l.hasRound
-}
-
-// recordStoreMember records whether an agent can help to keep the store.
-func (l *leader) recordStoreMember(p *participant) {
-	if p.report.StoreMember == "" {
-		delete(l.storeMembers, p.id)
-		return
-	}
-	if l.storeMembers == nil {
-		l.storeMembers = map[coord.SessionID]bool{}
-	}
-	l.storeMembers[p.id] = true
 }

@@ -80,7 +80,10 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 		case p == nil:
 			l.writes = append(l.writes, write{key: prefixAnswer + string(a.id)})
 		case p.lastAnswer.Kind == "": // remembered, so that it is deleted with its agent
-			p.lastAnswer = Answer{Fence: a.answer.Fence, Kind: a.answer.Kind, Note: a.answer.Note}
+			p.invited = a.answer.JoinStore
+			p.lastAnswer = Answer{
+				Fence: a.answer.Fence, Kind: a.answer.Kind, Note: a.answer.Note, JoinStore: a.answer.JoinStore,
+			}
 		}
 	}
 	if l.state == running {

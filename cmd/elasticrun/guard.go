@@ -32,7 +32,7 @@ func runGuard(lifeline *guard.Lifeline) int {
 			timeout = backends.ExitNoticeAttempt
 		}
 		// If the agent has reported how it ended, its last line must stay the last.
-		if err := backends.SendExitNotice(r.ExitNotice, timeout); err != nil && !r.ExitAnnounced {
+		if err := backends.SendExitNotice(r.ExitNotice, r.Record, timeout); err != nil && !r.ExitAnnounced {
 			fmt.Fprintln(os.Stderr, "elasticrun: the rendezvous did not get notice of the agent's end, "+
 				"so the other nodes wait until its session expires:", err)
 		}

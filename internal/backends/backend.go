@@ -184,12 +184,19 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 		runID: cfg.RunID, r: cfg.Rendezvous, version: o.Version, lifeline: o.Lifeline, log: o.Logger,
 	}
 	if access, ok := e.Access.(*elastic.C10d); ok {
-		notices.socket = access.Socket
+		notices.access, access.Store = access, o.store
 		if e.SharedRunID {
 			access.Label = e.Node.Command
 		}
 	}
 	e.Session = notices.session
+}
+
+// store has the guard keep what another agent needs to take over the store.
+func (o Options) store(stored []byte) {
+	if err := o.Lifeline.SetRecord(stored); err != nil {
+		o.Logger.Debug().Err(err).Msg("if this agent is killed, no other one can take over the job's store")
+	}
 }
 
 // awaitGuard waits until the guard has reaped the workers of the last round, so that new ones may be started.

@@ -31,6 +31,8 @@ type exitNotice struct {
 	// Certificates have absolute names, and ServerName is the store's in its certificate; nil for none.
 	Certificates *certfiles.Files `json:",omitempty"`
 	ServerName   string           `json:",omitempty"`
+	// Heirs can take over the store if the agent kept it alone; nil for none.
+	Heirs *elastic.Heirs `json:",omitempty"`
 	// Of etcd:
 	Etcd    *etcd.Options   `json:",omitempty"`
 	Session coord.SessionID `json:",omitempty"`
@@ -40,7 +42,7 @@ type exitNotice struct {
 // ends the session itself.
 type exitNotices struct {
 	runID    string
-	socket   string // the store's Unix socket; empty for none
+	access   *elastic.C10d // nil: the store is etcd
 	r        config.Rendezvous
 	version  string
 	lifeline *guard.Lifeline
@@ -53,8 +55,8 @@ func (n *exitNotices) session(store coord.Store) {
 	switch s := store.(type) {
 	case *coord.Client:
 		notice = exitNotice{
-			Addrs: s.Addrs(), Socket: n.socket, RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()),
-			Token: s.Token(),
+			Addrs: s.Addrs(), Socket: n.access.Socket, Heirs: n.access.Heirs(),
+			RunID: n.runID, Version: n.version, Secret: []byte(n.r.Secret.Reveal()), Token: s.Token(),
 		}
 		n.addCertificates(&notice)
 	case *etcd.Store:
@@ -78,7 +80,7 @@ func (n *exitNotices) session(store coord.Store) {
 
 // addCertificates adds what the notice needs to reach a store that demands certificates.
 func (n *exitNotices) addCertificates(notice *exitNotice) {
-	if n.socket != "" || !n.r.Certificates.Given() {
+	if n.access.Socket != "" || !n.r.Certificates.Given() {
 		return
 	}
 	files, err := n.r.Certificates.Absolute()
@@ -109,8 +111,9 @@ const (
 )
 
 // SendExitNotice tells the store of a dead agent that no process of its job is left. It retries until timeout if the
-// store does not answer, and for takeoverTime longer than ExitNoticeTimeout if several agents keep the store.
-func SendExitNotice(text []byte, timeout time.Duration) error {
+// store does not answer, and for takeoverTime longer than ExitNoticeTimeout if several agents keep the store. If the
+// agent kept it alone, stored is what it has stored with its guard, and another agent takes over first.
+func SendExitNotice(text, stored []byte, timeout time.Duration) error {
 	var notice exitNotice
 	if err := json.Unmarshal(text, &notice); err != nil {
 		return err
@@ -120,6 +123,9 @@ func SendExitNotice(text []byte, timeout time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	if notice.Heirs != nil && len(stored) > 0 {
+		notice.Heirs.HandOver(ctx, stored, notice.dialOptions)
+	}
 	for {
 		err := notice.send(ctx)
 		if err == nil || !errors.Is(err, coord.ErrUnavailable) {
@@ -143,17 +149,30 @@ func (n *exitNotice) send(ctx context.Context) error {
 	if len(n.Addrs) == 0 {
 		return errors.New("the exit notice names no store")
 	}
-	options, others := coord.DialOptions{Addr: n.Addrs[0]}, n.Addrs[1:]
+	options, err := n.dialOptions(n.Addrs[0])
+	if err != nil {
+		return err
+	}
+	others := n.Addrs[1:]
 	if n.Socket != "" {
-		options, others = elastic.LocalDialOptions(n.Socket), nil
+		others = nil
+	}
+	return coord.EndSession(ctx, options, n.Token, others...)
+}
+
+// dialOptions returns how to connect to an agent that keeps the store at addr.
+func (n *exitNotice) dialOptions(addr string) (coord.DialOptions, error) {
+	options := coord.DialOptions{Addr: addr}
+	if n.Socket != "" {
+		options = elastic.LocalDialOptions(n.Socket)
 	}
 	if n.Certificates != nil {
 		var err error
 		if options.Certificates, err = certfiles.Open(*n.Certificates, zerolog.Nop()); err != nil {
-			return err
+			return options, err
 		}
 		options.ServerName = n.ServerName
 	}
 	options.RunID, options.Version, options.Secret, options.Timeout = n.RunID, n.Version, n.Secret, ExitNoticeAttempt
-	return coord.EndSession(ctx, options, n.Token, others...)
+	return options, nil
 }

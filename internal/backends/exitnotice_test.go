@@ -44,13 +44,13 @@ func TestExitNotice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := SendExitNotice(text, time.Minute); err != nil {
+	if err := SendExitNotice(text, nil, time.Minute); err != nil {
 		t.Error(err)
 	}
 	if n := s.Sessions(); n != 0 {
 		t.Errorf("%d sessions are left", n)
 	}
-	if err := SendExitNotice([]byte("{}"), ExitNoticeTimeout); err == nil {
+	if err := SendExitNotice([]byte("{}"), nil, ExitNoticeTimeout); err == nil {
 		t.Error("a notice without an address was sent")
 	}
 }

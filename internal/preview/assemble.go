@@ -99,8 +99,8 @@ func Keepers(c *config.Config) string {
 	case len(r.Endpoints) > 0 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost), r.Voters == 1:
 		return "by its host alone, unless elasticrun store is there: the loss of the host ends the job"
 	case c.MaxNodes == 2:
-		return "by its host, unless elasticrun store is there: it hands over to the other node when it is told to stop, " +
-			"and its loss ends the job"
+		return "by its host, unless elasticrun store is there: it hands over to the other node when it is told to stop or " +
+			"its agent is killed, and the loss of its node ends the job"
 	case len(r.Endpoints) == 1:
 		return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job only at "+
 			"the endpoint, and at HOST,HOST,HOST while one of them is left", r.Voters)

@@ -147,7 +147,7 @@ func TestKeepers(t *testing.T) {
 	}{
 		{name: "one node", nodes: 1, at: at("a")},
 		{name: "two nodes", nodes: 2, at: at("a"), want: "by its host, unless elasticrun store is there: it hands over to " +
-			"the other node when it is told to stop, and its loss ends the job"},
+			"the other node when it is told to stop or its agent is killed, and the loss of its node ends the job"},
 		{
 			name: "three nodes", nodes: 3, at: at("a"), want: "by 3 nodes once as many have joined: any one may be lost; newcomers " +
 				"find the job only at the endpoint, and at HOST,HOST,HOST while one of them is left",

@@ -119,30 +119,61 @@ func TestRollingReplacement(t *testing.T) {
 	j.end(0, codes, expected{worlds: worlds})
 }
 
+// guardKilled kills the guard of an agent, which then ends the job of its node.
+var guardKilled = departure{"SIGKILL of the guard", func(j *job, a *program) int {
+	if err := a.cmd.Process.Kill(); err != nil {
+		j.t.Fatal(err)
+	}
+	return 128 + int(syscall.SIGKILL)
+}}
+
 // TestTwoNodesInTurn replaces both nodes of a job, the one at the endpoint first, and then that one again. The other
 // one goes on alone meanwhile.
 func TestTwoNodesInTurn(t *testing.T) {
 	t.Parallel()
-	j := newTogether(t, "1:2")
-	two := j.nodes()[:2]
-	j.start(two[0]).await("hosting the rendezvous")
-	j.start(two[1])
-	at := j.awaitRound(-1, 2)
-	codes, worlds := map[*program]int{}, []int{2}
-	running := slices.Clone(j.agents)
-	for _, i := range []int{0, 1, 0} {
-		old := running[i]
-		codes[old] = departures[1].leave(j, old)
-		if got := old.code(); got != codes[old] {
-			t.Fatalf("%s ended with %d, want %d", old.name, got, codes[old])
-		}
-		at = j.awaitRound(at.number, 1)
-		running[i] = j.start(two[i])
-		at = j.awaitRound(at.number, 2)
-		worlds = append(worlds, 1, 2)
+	for _, departure := range []departure{departures[0], departures[1], guardKilled} {
+		t.Run(departure.name, func(t *testing.T) {
+			t.Parallel()
+			j := newTogether(t, "1:2")
+			two := j.nodes()[:2]
+			j.start(two[0]).await("hosting the rendezvous")
+			j.start(two[1])
+			at := j.awaitRound(-1, 2)
+			codes, worlds := map[*program]int{}, []int{2}
+			running := slices.Clone(j.agents)
+			for _, i := range []int{0, 1, 0} {
+				old := running[i]
+				codes[old] = departure.leave(j, old)
+				if got := old.code(); got != codes[old] {
+					t.Fatalf("%s ended with %d, want %d", old.name, got, codes[old])
+				}
+				at = j.awaitRound(at.number, 1)
+				running[i] = j.start(two[i])
+				at = j.awaitRound(at.number, 2)
+				worlds = append(worlds, 1, 2)
+			}
+			j.finish()
+			j.end(0, codes, expected{worlds: worlds})
+		})
 	}
+}
+
+// TestSpareKeepsTheStore loses the host of a job of two nodes that has a spare: three keep the store.
+func TestSpareKeepsTheStore(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "2")
+	three := j.nodes()[:3]
+	founder := j.start(three[0])
+	founder.await("hosting the rendezvous")
+	j.startAll(three[1:]...)
+	first := j.awaitRound(-1, 2)
+	for _, a := range j.agents {
+		a.await(survivesLoss)
+	}
+	code := losses[1].leave(j, founder)
+	j.awaitRound(first.number, 2)
 	j.finish()
-	j.end(0, codes, expected{worlds: worlds})
+	j.end(0, map[*program]int{founder: code}, expected{worlds: []int{2, 2}})
 }
 
 // TestEveryoneLeaves tells all nodes at once to stop. They end without waiting for each other.

@@ -20,6 +20,9 @@ import (
 //	ask      id: the sender, this replica, hears from no leader: is it still a member?
 //	announce s label: the sender leads a group that keeps the store
 //	relay    s address, s instance id, s label: the process at that address leads a group that keeps the store
+//	takeover s instance id, id, term, index: the process of that only voter has ended; the receiver takes its place, and
+//	         answers on the connection
+//	answer   s label: why not; empty if it has
 type frameKind byte
 
 const (
@@ -31,6 +34,8 @@ const (
 	frameAsk
 	frameAnnounce
 	frameRelay
+	frameTakeOver
+	frameAnswer
 )
 
 const (
@@ -57,11 +62,11 @@ func (f frame) encode() []byte {
 		b = appendString(appendString(b, f.addr), f.instance)
 	case frameAdopt, frameLeave, frameRemoved, frameAsk:
 		b = binary.AppendUvarint(b, uint64(f.id))
-	case frameAnnounce:
+	case frameAnnounce, frameAnswer:
 		b = appendString(b, f.label)
 	case frameRelay:
 		b = appendString(appendString(appendString(b, f.addr), f.instance), f.label)
-	case frameRaft:
+	case frameRaft, frameTakeOver:
 		b = append(b, f.message...)
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
@@ -101,43 +106,53 @@ func readFrame(r io.Reader, limit int) (frame, error) {
 // decodeFrame reads a frame after its size.
 func decodeFrame(b []byte) (frame, error) {
 	f := frame{kind: frameKind(b[0])}
-	rest := b[1:]
-	ok := true
-	number := func() uint64 {
-		n, size := binary.Uvarint(rest)
-		if size <= 0 {
-			ok, rest = false, nil
-			return 0
-		}
-		rest = rest[size:]
-		return n
-	}
-	text := func() string {
-		n := number()
-		if n > uint64(len(rest)) {
-			ok = false
-			return ""
-		}
-		s := string(rest[:n])
-		rest = rest[n:]
-		return s
-	}
+	d := decoder{rest: b[1:], ok: true}
 	switch f.kind {
 	case frameHello:
-		f.addr, f.instance = text(), text()
+		f.addr, f.instance = d.text(), d.text()
 	case frameAdopt, frameLeave, frameRemoved, frameAsk:
-		f.id = replica.ID(number())
-	case frameAnnounce:
-		f.label = text()
+		f.id = replica.ID(d.number())
+	case frameAnnounce, frameAnswer:
+		f.label = d.text()
 	case frameRelay:
-		f.addr, f.instance, f.label = text(), text(), text()
-	case frameRaft:
-		f.message, rest = rest, nil
+		f.addr, f.instance, f.label = d.text(), d.text(), d.text()
+	case frameRaft, frameTakeOver:
+		f.message, d.rest = d.rest, nil
 	default:
-		ok = false
+		d.ok = false
 	}
-	if !ok || len(rest) > 0 {
+	if !d.done() {
 		return frame{}, fmt.Errorf("%w: kind %d", errFrame, f.kind)
 	}
 	return f, nil
+}
+
+// decoder reads the fields of a frame.
+type decoder struct {
+	rest []byte
+	ok   bool // false once a field was malformed
+}
+
+// done reports whether all fields were well-formed and nothing is left.
+func (d *decoder) done() bool { return d.ok && len(d.rest) == 0 }
+
+func (d *decoder) number() uint64 {
+	n, size := binary.Uvarint(d.rest)
+	if size <= 0 {
+		d.ok, d.rest = false, nil
+		return 0
+	}
+	d.rest = d.rest[size:]
+	return n
+}
+
+func (d *decoder) text() string {
+	n := d.number()
+	if n > uint64(len(d.rest)) {
+		d.ok = false
+		return ""
+	}
+	s := string(d.rest[:n])
+	d.rest = d.rest[n:]
+	return s
 }

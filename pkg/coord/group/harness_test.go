@@ -25,6 +25,7 @@ type network struct {
 	members map[string]*Member
 	cut     map[[2]string]bool // two addresses, or a client's name and an address
 	conns   map[*link]bool
+	stored  map[string][]byte // by Options.Store of each member
 }
 
 // link is one end of a pipe.
@@ -46,7 +47,10 @@ func (l *link) Write(b []byte) (int, error) {
 
 func newNetwork(t testing.TB, opts Options) *network {
 	t.Helper()
-	n := &network{t: t, opts: opts, members: map[string]*Member{}, cut: map[[2]string]bool{}, conns: map[*link]bool{}}
+	n := &network{
+		t: t, opts: opts, members: map[string]*Member{}, cut: map[[2]string]bool{}, conns: map[*link]bool{},
+		stored: map[string][]byte{},
+	}
 	t.Cleanup(func() {
 		for _, m := range n.members {
 			if err := m.Close(); err != nil {
@@ -63,6 +67,11 @@ func (n *network) start(addr string) *Member {
 	opts := n.opts
 	opts.Addr = addr
 	opts.Connect = func(ctx context.Context, to string) (net.Conn, error) { return n.dial(ctx, addr, to) }
+	opts.Store = func(stored []byte) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.stored[addr] = stored
+	}
 	m := New(opts)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,17 +105,19 @@ func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {
 // Close closes the end. The other one notices.
 func (l *link) Close() error { return l.Conn.Close() }
 
-// kill ends a member as a crash would.
-func (n *network) kill(addr string) {
+// kill ends a member as a crash would. It returns what Options.Store had got last.
+func (n *network) kill(addr string) (stored []byte) {
 	n.t.Helper()
 	n.mu.Lock()
 	m := n.members[addr]
+	stored = n.stored[addr]
 	delete(n.members, addr)
 	n.mu.Unlock()
 	if err := m.Close(); err != nil {
 		n.t.Error(err)
 	}
 	n.breakConns(func(l *link) bool { return l.ends[0] == addr || l.ends[1] == addr })
+	return stored
 }
 
 // isolate cuts a member off from all others and from these clients. heal ends that.

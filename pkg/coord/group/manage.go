@@ -231,33 +231,3 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	}
 	return v
 }
-
-// setStatus updates what Status returns.
-func (m *Member) setStatus() {
-	status := m.replica.Status()
-	s := Status{Member: true, Leading: status.Leading, SurvivesLoss: status.SurvivesLoss()}
-	for _, id := range status.Voters {
-		if other, found := find(status.Members, id); found && other.Silent >= missingTicks {
-			s.SurvivesLoss = false
-		}
-		s.Voters = append(s.Voters, m.addrOf(id))
-	}
-	m.publish(s)
-}
-
-// publish makes s what Status returns. The loop calls it.
-func (m *Member) publish(s Status) {
-	m.mu.Lock()
-	s.Leader = m.leader
-	same := m.status.equal(s)
-	m.status = s
-	m.mu.Unlock()
-	if !same && m.opts.OnChange != nil {
-		m.opts.OnChange(s)
-	}
-}
-
-func (s Status) equal(other Status) bool {
-	return s.Member == other.Member && s.Leading == other.Leading && s.Leader == other.Leader &&
-		s.SurvivesLoss == other.SurvivesLoss && slices.Equal(s.Voters, other.Voters)
-}

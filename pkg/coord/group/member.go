@@ -36,6 +36,16 @@ type Options struct {
 	// OnGroup, if not nil, is called when the leader of a group that this process does not belong to has announced it. It
 	// must neither block nor call the Member, except from another goroutine.
 	OnGroup func(Announcement)
+	// Store, if not nil, is called with what the guard of this process needs for [TakeOver], before anything leaves the
+	// process that is not in it; nil while no other member can take over. It must not block. It costs something only while
+	// this member is the only voter.
+	Store func(stored []byte)
+	// TakeOverTime is how long after its leader's last word this member may take over. It must be shorter than the time in
+	// which others may begin another store. 0 means any time.
+	TakeOverTime time.Duration
+	// MayTakeOver, if not nil, is asked before this member takes over the group with that instance id. It must neither
+	// block nor call the Member.
+	MayTakeOver func(instance string) bool
 	// Voters is how many members vote, if there are enough: 1, 3 or 5. 0 means 3.
 	Voters int
 	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 15 ticks is replaced by
@@ -75,6 +85,8 @@ type Member struct {
 	snapshots  map[replica.ID]*snapshot // on their way to other members
 	addrs      map[replica.ID]string    // of members from which frames have come
 	serving    *serving                 // nil while this member does not serve
+	stored     replica.Acknowledged     // what Options.Store has got last
+	heardAt    time.Time                // when this member last heard from a leader
 	servedTerm uint64                   // the term of the latest server in this group, or 0
 	lastServed <-chan struct{}          // closed when the latest server has ended
 	// newServer is coord.NewSharedServer; a test delays it.
@@ -95,19 +107,6 @@ type Member struct {
 	candidates []Candidate
 	dialErrs   map[string]error // of the latest attempts to connect to candidates
 	status     Status
-}
-
-// Status describes the group as this member sees it.
-type Status struct {
-	// Member reports whether this process is in a group, Leading whether it leads it.
-	Member, Leading bool
-	// Leader is the address of the member that leads, or "" if this member knows none.
-	Leader string
-	// Voters are the addresses of the members that vote, in the order in which they joined.
-	Voters []string
-	// SurvivesLoss reports whether any one voter may be lost. Only the leader knows, and learns of a lost voter only after
-	// half a second.
-	SurvivesLoss bool
 }
 
 // New returns a Member that is in no group. It joins one when a leader asks it to, or when Found is called.
@@ -165,15 +164,6 @@ func (m *Member) Found() error {
 	case <-m.done:
 		return coord.ErrServerClosed
 	}
-}
-
-// Status returns the group's state.
-func (m *Member) Status() Status {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.status
-	s.Leader = m.leader
-	return s
 }
 
 // Close ends this member at once, as a crash would. Call Leave before, if others are to go on.
@@ -259,6 +249,7 @@ func (m *Member) abandon(err error) {
 	}
 	m.retry() // the server's requests fail now
 	m.replica, m.manager, m.servedTerm = nil, manager{}, 0
+	m.store()
 	m.ticker.Stop()
 	for _, left := range m.left {
 		left <- nil
@@ -338,6 +329,8 @@ func (m *Member) handleOne(in incoming) {
 		m.adopt(in)
 	case in.kind == frameAnnounce, in.kind == frameRelay:
 		m.handleAnnouncement(in)
+	case in.kind == frameTakeOver:
+		in.answer <- m.takeOver(in)
 	case m.replica == nil || in.from.instance != m.instance:
 	case in.kind == frameLeave, in.kind == frameAsk:
 		m.handleAsk(in)
@@ -350,7 +343,7 @@ func (m *Member) handleOne(in incoming) {
 			in.refuse()
 		}
 		if in.message.From() == m.replica.Status().Leader {
-			m.manager.heard = m.manager.now
+			m.manager.heard, m.heardAt = m.manager.now, time.Now()
 		}
 	}
 }
@@ -381,6 +374,7 @@ func (m *Member) flush() {
 		return
 	}
 	out := m.replica.Output()
+	m.store()
 	m.sendMessages(out.Messages)
 	for _, result := range out.Settled {
 		if done := m.waiting[result.Ticket]; done != nil {
@@ -388,6 +382,7 @@ func (m *Member) flush() {
 			done(result.Err)
 		}
 	}
+	m.store() // a server that begins now has what these have written
 	if err := m.replica.Err(); err != nil {
 		m.log.Error().Err(err).Msg("this node leaves the store's group")
 		m.abandon(err)

@@ -301,7 +301,8 @@ type incoming struct {
 	frame
 	from    frame // the hello
 	message replica.Message
-	nc      net.Conn // receive reads it and closes it
+	nc      net.Conn      // receive reads it and closes it
+	answer  chan<- string // gets the answer to a request; nil unless the frame is one
 }
 
 // refuse ends the connection that a frame came on. It does not close it, because that may take time.
@@ -315,8 +316,9 @@ func (m *Member) receive(nc net.Conn) {
 		return
 	}
 	nc.SetReadDeadline(time.Time{})
+	answers := make(chan string, 1)
 	for {
-		in := incoming{from: hello, nc: nc}
+		in := incoming{from: hello, nc: nc, answer: answers}
 		if in.frame, err = readFrame(nc, maxFrame); err != nil {
 			return
 		}
@@ -332,7 +334,15 @@ func (m *Member) receive(nc net.Conn) {
 		case <-m.done:
 			return
 		}
-		if in.kind == frameRaft && in.message.IsSnapshot() {
+		switch {
+		case in.kind == frameTakeOver:
+			select {
+			case label := <-answers:
+				answer(nc, label)
+			case <-m.done:
+			}
+			return
+		case in.kind == frameRaft && in.message.IsSnapshot():
 			return // it was the only message of its connection
 		}
 	}

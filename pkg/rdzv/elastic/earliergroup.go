@@ -24,9 +24,14 @@ type earlierGroup struct {
 
 // groupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of
 // elasticrun write into all files that have it.
-func (m *Marker) groupFile() string {
+func (m *Marker) groupFile() string { return m.beside("group-") }
+
+// heirsFile returns the name of the file that becomes the group file if a guard hands over; see Heirs.
+func (m *Marker) heirsFile() string { return m.beside("heirs-") }
+
+func (m *Marker) beside(prefix string) string {
 	dir, name := filepath.Split(m.file.Name())
-	return filepath.Join(dir, "group-"+strings.TrimPrefix(name, "store-"))
+	return filepath.Join(dir, prefix+strings.TrimPrefix(name, "store-"))
 }
 
 // readEarlierGroup returns what an earlier agent at this place has recorded, or nil. A group of another launch, which
@@ -60,16 +65,8 @@ func (p *hostPlace) groupFile() string {
 	return ""
 }
 
-// writeGroup replaces the file. A nil Marker has no file.
-func (m *Marker) writeGroup(g earlierGroup) error {
-	if m == nil {
-		return errors.New("this store has no marker")
-	}
-	text, err := json.Marshal(g)
-	if err != nil {
-		return err
-	}
-	path := m.groupFile()
+// replaceFile writes a file as a whole.
+func replaceFile(path string, text []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), "new-")
 	if err != nil {
 		return err
@@ -84,25 +81,55 @@ func (m *Marker) writeGroup(g earlierGroup) error {
 	return err
 }
 
-// removeGroup removes the file, if there is one.
-func (m *Marker) removeGroup() error {
-	if m == nil {
-		return nil
+// removeFile removes a file, if there is one.
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	err := os.Remove(m.groupFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // writeGroup records who may go on without this process. It warns once, and not at all if a warning has said that there
 // is no place for files.
 func (p *hostPlace) writeGroup(g earlierGroup) {
+	if err := p.writeBeside((*Marker).groupFile, g); err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
+		p.log.Warn().Err(err).Msg("cannot record which nodes keep the job's store: if this agent is started again while " +
+			"they go on, it may begin the job a second time")
+	}
+}
+
+// writeHeirs records who can take over from this process. Without that none does.
+func (p *hostPlace) writeHeirs(g earlierGroup) {
+	if err := p.writeBeside((*Marker).heirsFile, g); err != nil {
+		p.log.Debug().Err(err).Msg("cannot record who can take over the job's store from this node")
+	}
+}
+
+// writeBeside replaces a file beside each marker.
+func (p *hostPlace) writeBeside(file func(*Marker) string, g earlierGroup) error {
+	text, err := json.Marshal(g)
+	if err != nil {
+		return err
+	}
 	for _, marker := range p.markers {
-		if err := marker.writeGroup(g); err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
-			p.log.Warn().Err(err).Msg("cannot record which nodes keep the job's store: if this agent is started again while " +
-				"they go on, it may begin the job a second time")
+		if marker == nil {
+			return errors.New("this store has no marker")
+		}
+		if err := replaceFile(file(marker), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeBeside removes a file beside each marker. None have a file if there is no place for files.
+func (p *hostPlace) removeBeside(file func(*Marker) string) {
+	for _, marker := range p.markers {
+		if marker == nil {
+			continue
+		}
+		if err := removeFile(file(marker)); err != nil {
+			p.log.Debug().Err(err).Msg("cannot remove a file that names who keeps the job's store")
 		}
 	}
 }

@@ -134,7 +134,7 @@ func TestOtherVersion(t *testing.T) {
 						before := &hostPlace{log: zerolog.Nop()}
 						before.createMarkers(a)
 						before.writeGroup(earlierGroup{Addrs: []string{first.storeMember().addr}, Min: 2})
-						defer func() { _ = before.markers[0].removeGroup() }()
+						defer func() { before.removeBeside((*Marker).groupFile) }()
 					}
 					defer func() { _ = a.Close(t.Context(), false) }()
 					_, err := a.attempt(t.Context())

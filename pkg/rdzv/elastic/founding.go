@@ -35,6 +35,7 @@ type founding struct {
 	yielding     bool                 // this process gives up its group, so no round is decided
 	known        []string             // the other agents that can keep the store
 	others       int                  // how many further agents there are
+	alone        bool                 // this process kept the store alone at the latest setKnown
 }
 
 // notAtEndpoint is the index of a process that listens at no endpoint.
@@ -225,19 +226,20 @@ func (f *founding) follow(now time.Time, other group.Announcement, as standing) 
 }
 
 // setKnown sets which other agents can keep the store, as far as this process knows. It returns a record for the next
-// process at the endpoint, or nil if the last one is still right. If there is one other agent, it cannot go on by
-// itself: of two agents, one votes. It can once this process hands over to it.
-func (f *founding) setKnown(addrs []string, others int) *earlierGroup {
+// process at the endpoint, or nil if the last one is still right. mayGoOn says that the others can go on without a word
+// of this process: of two agents, one votes. It also keeps the store alone until more can vote; then its guard can hand
+// over to another one, see [Heirs].
+func (f *founding) setKnown(addrs []string, others int) (record *earlierGroup, mayGoOn bool) {
 	known := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool { return addr == f.addr })
 	slices.Sort(known)
 	known = slices.Compact(known)
-	same := slices.Equal(known, f.known) && f.others == others
-	f.known, f.others = known, others
-	alone := f.status.Leading && len(f.status.Voters) == 1 && len(known) < 2
-	if same || alone {
-		return nil
+	alone := f.status.Leading && len(f.status.Voters) == 1
+	same := slices.Equal(known, f.known) && f.others == others && alone == f.alone
+	f.known, f.others, f.alone = known, others, alone
+	if same {
+		return nil, false
 	}
-	return f.heirs()
+	return f.heirs(), !alone || len(known) > 1
 }
 
 // heirs returns a record of the agents that may go on without this process, or nil if there are none, or if there is no

@@ -53,6 +53,7 @@ func (p *hostPlace) createMarkers(a *C10d) {
 		}
 	}
 	p.unknown = err
+	p.removeBeside((*Marker).heirsFile) // no guard of an earlier agent may hand over any more
 }
 
 // warnOfPredecessor warns that the first round waits for the workers of an earlier store.
@@ -71,6 +72,7 @@ func (p *hostPlace) warnOfPredecessor(a *C10d) {
 // removeMarkers removes the markers, or records in them when the store ended if agents of this store, which left says,
 // or of the one before may be alive.
 func (p *hostPlace) removeMarkers(left bool, ttl time.Duration) error {
+	p.removeBeside((*Marker).heirsFile)
 	left = left || p.fresh.HasPredecessor && boottime.Now() < p.fresh.PredecessorEnd+ttl
 	var all error
 	for _, marker := range p.markers {

@@ -5,12 +5,13 @@ import "github.com/elasticrun/elasticrun/pkg/rdzv"
 // simGroupCounts adds up what happened with groups.
 type simGroupCounts struct {
 	servers, anew, yields, lonely int // lonely: a round was decided while the group had one voter, after it had three
+	takeovers                     int
 	unacknowledged                int // writes that have happened, and whose server could not say so
 }
 
 func (s *simGroupCounts) add(c simGroupCounts) {
 	s.servers, s.anew, s.yields, s.lonely = s.servers+c.servers, s.anew+c.anew, s.yields+c.yields, s.lonely+c.lonely
-	s.unacknowledged += c.unacknowledged
+	s.unacknowledged, s.takeovers = s.unacknowledged+c.unacknowledged, s.takeovers+c.takeovers
 }
 
 // oneAtATime reports whether the nodes fail one at a time, the others are enough for a round, and the job has neither

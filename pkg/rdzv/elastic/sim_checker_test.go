@@ -81,6 +81,9 @@ func (c *checker) fail(invariant, format string, args ...any) {
 // forgive records an event that may excuse a failure in the current round. It concerns a node, or all nodes if n is
 // nil.
 func (c *checker) forgive(n *simNode, why string) {
+	if n != nil && n.proc != nil && n.proc.part != nil && n.proc.part.server != nil {
+		n = nil // all agents may lose their store
+	}
 	c.forgiveRound(c.current, n, why)
 	for _, run := range c.runs {
 		c.forgiveRound(run.current, n, why)

@@ -50,8 +50,14 @@ func kill(w *world) {
 	}
 }
 
-// kill kills the node's agent. The guard kills the workers and ends the session.
+// kill kills the node's agent. The guard kills the workers and ends the session. Another agent may start before that.
 func (w *world) kill(n *simNode) {
+	w.killBefore(n, func() {})
+	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
+}
+
+// killBefore kills the node's agent, and calls done when the guard has done what it does then.
+func (w *world) killBefore(n *simNode, done func()) {
 	p := n.proc
 	w.logf("%s agent %d is killed", n.name, p.pid)
 	w.check.forgive(n, "killed")
@@ -59,14 +65,23 @@ func (w *world) kill(n *simNode) {
 	if !w.calm && w.chance(0.1) {
 		sweep = w.cfg.slowSweep()
 	}
-	notice := func() { n.guard.do(false, func() { n.noticeExit(p.session, p.addrs) }) }
+	estate, id, addrs := p.estate(), p.session, p.addrs
+	notice := func() {
+		n.guard.do(false, func() {
+			if estate == nil {
+				n.noticeExit(id, addrs)
+				done()
+				return
+			}
+			estate.handOver(func() { n.noticeExit(id, addrs); done() })
+		})
+	}
 	if w.plant.earlyNotice {
 		notice()
 		notice = func() {}
 	}
 	p.orphan(sweep, notice)
 	p.die()
-	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
 }
 
 // slowSweep is how long the kernel may take to end the workers of an agent that was killed.

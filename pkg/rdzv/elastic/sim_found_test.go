@@ -15,15 +15,16 @@ import (
 // simPlace is what an agent at the endpoint leaves on its machine.
 type simPlace struct {
 	group  *earlierGroup
-	marker optionalTime // when the store had ended at the latest; unset if there was none
-	open   bool         // the store's process has not recorded its end
+	heirs  *earlierGroup // becomes group if the guard hands over
+	marker optionalTime  // when the store had ended at the latest; unset if there was none
+	open   bool          // the store's process has not recorded its end
 }
 
 // listen makes the agent's process a part of the store at the endpoint.
 func (p *agentProc) listen() {
 	place := &p.node.place
 	newPart(p, p.node.name, 0)
-	p.part.earlier = place.group
+	p.part.earlier, place.heirs = place.group, nil
 	now := optionalTime{p.node.local(), true}
 	p.part.history = storeHistory{createdAt: now, predecessorEnd: place.marker}
 	if place.open {
@@ -195,7 +196,14 @@ func (t *simPart) decided(term *term) (writes []write, may bool) {
 
 // know records who can go on without this process.
 func (t *simPart) know(addrs []string, others int) {
-	if g := t.setKnown(addrs, others); g != nil && !t.w.plant.noFile {
+	g, mayGoOn := t.setKnown(addrs, others)
+	if g == nil {
+		return
+	}
+	if t.alone {
+		t.p.node.place.heirs = g
+	}
+	if mayGoOn && !t.w.plant.noFile {
 		t.p.node.place.group = g
 		t.w.logf("%s records %v and %d others", t.addr, g.Addrs, g.Others)
 	}

@@ -15,6 +15,8 @@ type simPlantedInGroup struct {
 	foundsAnyway bool                                          // an agent at the endpoint founds a group whoever may go on
 	noFile       bool                                          // it does not record who may go on
 	noFresh      bool                                          // a group in place of a former one begins without a wait
+	noHeirFile   bool                                          // a guard hands over though another agent has come
+	takesLate    bool                                          // a member takes over late, and without a session
 	deaf         bool                                          // announcements have no effect
 }
 
@@ -25,19 +27,20 @@ func TestSimulationOfGroupsFindsPlantedBugs(t *testing.T) {
 		seed  uint64 // one that finds it, below 2000
 		plant simPlantedInGroup
 	}{
-		{"a deposed leader's server answers from memory", 0, simPlantedInGroup{fromMemory: true}},
-		{"a new server counts a session's time from its beginning", 17, simPlantedInGroup{
+		{"a deposed leader's server answers from memory", 23, simPlantedInGroup{fromMemory: true}},
+		{"a new server counts a session's time from its beginning", 18, simPlantedInGroup{
 			lease: func(w *world, ses *simSession) time.Duration { return w.cfg.ttl - (w.now - ses.opened) },
 		}},
-		{"a new server keeps half of a session's time", 20, simPlantedInGroup{
+		{"a new server keeps half of a session's time", 295, simPlantedInGroup{
 			lease: func(w *world, _ *simSession) time.Duration { return w.cfg.ttl / 2 },
 		}},
-		{"two voters", 364, simPlantedInGroup{twoVoters: true}},
-		{"the agent at the endpoint founds another group although others may go on", 150, simPlantedInGroup{
+		{"two voters", 0, simPlantedInGroup{twoVoters: true}},
+		{"the agent at the endpoint founds another group although others may go on", 132, simPlantedInGroup{
 			foundsAnyway: true,
 		}},
-		{"the agent at the endpoint does not record who may go on", 4, simPlantedInGroup{noFile: true}},
-		{"another group does not wait for workers of the former one", 809, simPlantedInGroup{noFresh: true}},
+		{"the agent at the endpoint does not record who may go on", 55, simPlantedInGroup{noFile: true}},
+		{"another group does not wait for workers of the former one", 1467, simPlantedInGroup{noFresh: true}},
+		{"a guard hands over late, though another agent has come", 1665, simPlantedInGroup{noHeirFile: true, takesLate: true}},
 		{"announcements have no effect", 12, simPlantedInGroup{deaf: true}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {

@@ -23,6 +23,7 @@ type simPart struct {
 	served   uint64    // the term of its latest server
 	waits    map[replica.Ticket]func(error)
 	retries  []func()
+	stored   replica.Acknowledged  // as Member.stored
 	addrs    map[replica.ID]string // of members from which messages have come
 	referral string                // the address of another group's member
 
@@ -31,6 +32,7 @@ type simPart struct {
 	busy    bool
 	commit  uint64
 	heard   int
+	heardAt time.Duration // as Member.heardAt
 	adopted map[replica.ID]int
 	refused map[string]int
 	departs map[replica.ID]bool
@@ -148,6 +150,7 @@ func (t *simPart) flush() {
 		return
 	}
 	out := t.r.Output()
+	t.stored, _ = t.r.Acknowledged()
 	t.group.applied(t.w, t.r)
 	for _, m := range out.Messages {
 		b, err := m.Encode()
@@ -194,7 +197,7 @@ func (t *simPart) step(from string, g *simGroup, b []byte) {
 		t.w.check.fail("one history", "%s refuses a message of %s: %v", t.addr, from, err)
 	}
 	if m.From() == t.r.Status().Leader {
-		t.heard = t.ticks
+		t.heard, t.heardAt = t.ticks, t.p.node.local()
 	}
 }
 

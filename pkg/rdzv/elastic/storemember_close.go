@@ -149,9 +149,5 @@ func (m *storeMember) removeGroupFile() {
 	if m.place == nil {
 		return
 	}
-	for _, marker := range m.place.markers {
-		if err := marker.removeGroup(); err != nil {
-			m.log.Debug().Err(err).Msg("cannot remove the file that names who keeps the store")
-		}
-	}
+	m.place.removeBeside((*Marker).groupFile)
 }

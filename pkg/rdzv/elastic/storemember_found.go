@@ -203,9 +203,16 @@ func (m *storeMember) forget() {
 // setKnown sets which other agents can keep the store, as far as this process knows.
 func (m *storeMember) setKnown(addrs []string, others int) {
 	m.mu.Lock()
-	record := m.founding.setKnown(addrs, others)
+	record, mayGoOn := m.founding.setKnown(addrs, others)
+	alone := m.alone
 	m.mu.Unlock()
-	if record != nil {
+	switch {
+	case record == nil:
+		return
+	case mayGoOn:
 		m.place.writeGroup(*record)
+	}
+	if alone {
+		m.place.writeHeirs(*record)
 	}
 }

@@ -90,7 +90,7 @@ func TestEarlierGroup(t *testing.T) {
 			})
 			t.Cleanup(func() {
 				for _, m := range before.markers {
-					_ = m.removeGroup()
+					_ = removeFile(m.groupFile())
 				}
 			})
 			store, err := a.attempt(t.Context())

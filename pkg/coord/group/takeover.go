@@ -1,0 +1,123 @@
+package group
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// A group with one voter ends with that voter's process, unless somebody proves that the process has ended: then a
+// learner that has everything can go on in its place. Who waits for the process, such as its guard, gives the learner
+// what the voter has stored last (Options.Store), and so knows whether the learner has everything.
+
+// store stores what another member needs to take over, before anything leaves this process that it did not store. The
+// loop calls it.
+func (m *Member) store() {
+	if m.opts.Store == nil {
+		return
+	}
+	var a replica.Acknowledged
+	if m.replica != nil {
+		a, _ = m.replica.Acknowledged()
+	}
+	if a == m.stored {
+		return
+	}
+	m.stored = a
+	if a == (replica.Acknowledged{}) {
+		m.opts.Store(nil)
+		return
+	}
+	m.opts.Store(encodeAcknowledged(m.instance, a))
+}
+
+// encodeAcknowledged returns what Options.Store gets: the group's instance id, and uvarints.
+func encodeAcknowledged(instance string, a replica.Acknowledged) []byte {
+	b := appendString(nil, instance)
+	for _, n := range []uint64{uint64(a.Leader), a.Term, a.Index} {
+		b = binary.AppendUvarint(b, n)
+	}
+	return b
+}
+
+func (d *decoder) acknowledged() (instance string, a replica.Acknowledged) {
+	instance = d.text()
+	a.Leader, a.Term, a.Index = replica.ID(d.number()), d.number(), d.number()
+	return instance, a
+}
+
+// takeOver takes the place of a leader whose process has ended, and returns why not, or "".
+func (m *Member) takeOver(in incoming) string {
+	d := decoder{rest: in.frame.message, ok: true}
+	instance, a := d.acknowledged()
+	if !d.done() {
+		return "the request is malformed"
+	}
+	switch _, leaving := m.manager.departs[m.id]; {
+	case m.replica == nil || m.instance != instance:
+		return "this node is not in the group"
+	case m.gone || leaving:
+		return "this node leaves the group"
+	case m.opts.MayTakeOver != nil && !m.opts.MayTakeOver(instance):
+		return "this node belongs to another group"
+	case m.opts.TakeOverTime > 0 && time.Since(m.heardAt) > m.opts.TakeOverTime:
+		return "too much time has passed since this node has heard from the agent that kept the store"
+	}
+	status, former := m.replica.Status(), m.addrOf(a.Leader)
+	if err := m.replica.TakeOver(a); err != nil {
+		return err.Error()
+	}
+	m.log.Info().Str("from", former).
+		Msg("this node keeps the job's store from now on: the agent that kept it was killed, and its guard has said so")
+	m.forget(status, []replica.ID{a.Leader}, []replica.ID{a.Leader})
+	return ""
+}
+
+// ErrRefused is the error of TakeOver if the member has refused.
+var ErrRefused = errors.New("the node does not take over the job's store")
+
+// TakeOver asks the member that opts lead to to take the place of a voter whose process has ended: stored is what its
+// Options.Store has got last. At most one member may be asked successfully, and nothing may act as that voter any more.
+// TakeOver calls before when it is connected and has sent nothing yet. After [ErrRefused], an error of before, and the
+// errors of [coord.DialMember] the member has not taken over; after other errors it may have.
+func TakeOver(ctx context.Context, opts coord.DialOptions, stored []byte, before func() error) error {
+	nc, err := coord.DialMember(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := before(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if at, ok := ctx.Deadline(); ok {
+		nc.SetDeadline(at)
+	}
+	request := append(frame{kind: frameHello}.encode(), frame{kind: frameTakeOver, message: stored}.encode()...)
+	if _, err := nc.Write(request); err != nil {
+		return err
+	}
+	answer, err := readFrame(nc, maxHello)
+	switch {
+	case err != nil:
+		return err
+	case answer.kind != frameAnswer:
+		return errFrame
+	case answer.label != "":
+		return fmt.Errorf("%w: %s", ErrRefused, answer.label)
+	}
+	return nil
+}
+
+// answer sends the answer of takeOver on the connection that the request came on.
+func answer(nc net.Conn, label string) {
+	nc.SetWriteDeadline(time.Now().Add(sendTimeout))
+	label = strings.ToValidUTF8(label[:min(len(label), maxHello/2)], "")
+	_, _ = nc.Write(frame{kind: frameAnswer, label: label}.encode())
+}

@@ -1,0 +1,93 @@
+package elastic
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// The guard of an agent that alone keeps the store may hand over until the next agent is started at the endpoint. What
+// it has begun, that agent knows.
+func TestHeirs(t *testing.T) {
+	t.Parallel()
+	start := func(a *C10d) *hostPlace {
+		next := &hostPlace{log: zerolog.Nop()}
+		next.createMarkers(a)
+		return next
+	}
+	for _, tt := range []struct {
+		name  string
+		known []string
+		does  func(t *testing.T, a *C10d, h *Heirs)
+	}{
+		{"nobody else", nil, func(t *testing.T, _ *C10d, h *Heirs) {
+			t.Helper()
+			if h != nil {
+				t.Errorf("there are heirs: %+v", h)
+			}
+		}},
+		{"the guard is first", []string{"127.0.0.1:1"}, func(t *testing.T, a *C10d, h *Heirs) {
+			t.Helper()
+			if err := h.begin(); err != nil {
+				t.Fatal(err)
+			}
+			if g := start(a).readEarlierGroup(a); g == nil || g.Addrs[0] != "127.0.0.1:1" {
+				t.Errorf("the next agent knows of %+v", g)
+			}
+			h.undo()
+			if g := start(a).readEarlierGroup(a); g != nil {
+				t.Errorf("when no heir has taken over, the next agent knows of %+v", g)
+			}
+		}},
+		{"the next agent is first", []string{"127.0.0.1:1"}, func(t *testing.T, a *C10d, h *Heirs) {
+			t.Helper()
+			if g := start(a).readEarlierGroup(a); g != nil {
+				t.Errorf("the next agent knows of %+v", g)
+			}
+			if err := h.begin(); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the guard begins to hand over: %v", err)
+			}
+		}},
+		{"two others", []string{"127.0.0.1:1", "127.0.0.1:2"}, func(t *testing.T, a *C10d, h *Heirs) {
+			t.Helper()
+			if err := h.begin(); err != nil {
+				t.Fatal(err)
+			}
+			h.undo()
+			if g := start(a).readEarlierGroup(a); g == nil || len(g.Addrs) != 2 {
+				t.Errorf("the next agent knows of %+v", g)
+			}
+			_ = os.Remove(h.To)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a := newMemberAccess(t, freeTCPPort(t))
+			a.RunID += "-" + shortHash(tt.name)
+			openTogether(t, a)
+			m := a.storeMember()
+			t.Cleanup(m.removeGroupFile)
+			m.setKnown(tt.known, 0)
+			tt.does(t, a, a.Heirs())
+		})
+	}
+}
+
+// A member takes over the group in which its agent has a session, and no other one.
+func TestMayTakeOver(t *testing.T) {
+	t.Parallel()
+	a := newMemberAccess(t, freeTCPPort(t))
+	openTogether(t, a)
+	m := a.storeMember()
+	instance := a.sessionIn()
+	if !m.mayTakeOver(instance) || m.mayTakeOver("other") || instance == "" {
+		t.Errorf("in group %q: may take over %v, another one %v", instance, m.mayTakeOver(instance), m.mayTakeOver("other"))
+	}
+	m.update(func() { m.closing = true })
+	if m.mayTakeOver(instance) {
+		t.Error("a member that ends may take over")
+	}
+}

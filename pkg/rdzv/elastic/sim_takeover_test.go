@@ -1,0 +1,94 @@
+package elastic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
+
+// simEstate is what a guard knows of an agent that alone kept the store, when that agent has died.
+type simEstate struct {
+	part     *simPart // the dead agent's
+	stored   replica.Acknowledged
+	heirs    []string
+	mayGoOn  bool          // as Heirs.MayGoOn
+	begun    optionalTime  // when the next agent on the machine was given the heirs' names
+	until    time.Duration // when the guard gives up
+	answered bool          // by the heir that was asked last
+	took     bool
+}
+
+// estate returns what the guard of an agent knows that dies now, or nil if nobody can take over from it.
+func (p *agentProc) estate() *simEstate {
+	t := p.part
+	if t == nil || t.r == nil || t.stored == (replica.Acknowledged{}) || !t.alone || len(t.known) == 0 {
+		return nil
+	}
+	return &simEstate{part: t, stored: t.stored, heirs: slices.Clone(t.known), mayGoOn: len(t.known) > 1}
+}
+
+// handOver asks the heirs, one after the other, until one has taken over or may have, as package backends.
+func (e *simEstate) handOver(then func()) {
+	e.until = e.part.w.now + 7*time.Second
+	e.ask(0, then)
+}
+
+func (e *simEstate) ask(i int, then func()) {
+	t, w := e.part, e.part.w
+	place := &t.p.node.place
+	if w.now > e.until || e.begun.set && w.now-e.begun.at >= w.cfg.ttl/2 {
+		if e.begun.set && !e.mayGoOn && t.atEndpoint() {
+			place.group = nil
+		}
+		then()
+		return
+	}
+	addr := e.heirs[i%len(e.heirs)]
+	heir := w.partAt(addr)
+	if heir == nil || t.p.node.cut[up] || heir.p.node.cut[down] || w.now < t.p.node.refusing {
+		w.after(100*time.Millisecond, func() { e.ask(i+1, then) }) // it cannot be connected to, and nothing is sent
+		return
+	}
+	if !e.begun.set && t.atEndpoint() && !w.plant.noHeirFile {
+		if place.heirs == nil {
+			w.logf("the guard of %s does not hand over: another agent has come", t.p.node.name)
+			then()
+			return
+		}
+		place.group, place.heirs = place.heirs, nil
+	}
+	e.begun.setOnce(w.now)
+	e.answered = false
+	t.frame(addr, func(to *simPart) {
+		took := to.takeOver(t.group, e.stored)
+		w.after(w.delay(), func() {
+			if !to.p.node.cut[up] && !t.p.node.cut[down] {
+				e.answered, e.took = true, took
+			}
+		})
+	})
+	w.after(time.Second, func() {
+		if !e.answered || e.took {
+			then()
+			return
+		}
+		e.ask(i+1, then)
+	})
+}
+
+// takeOver is Member.takeOver, with storeMember.mayTakeOver.
+func (t *simPart) takeOver(g *simGroup, stored replica.Acknowledged) bool {
+	mayTakeOver := !t.closing && !t.yielding && t.p.session != "" && t.p.instance == g.instance
+	late := t.p.node.local()-t.heardAt > t.w.cfg.ttl/2
+	if t.r == nil || t.group != g || t.leaving || (!mayTakeOver || late) && !t.w.plant.takesLate {
+		return false
+	}
+	if err := t.r.TakeOver(stored); err != nil {
+		t.w.logf("%s does not take over: %v", t.addr, err)
+		return false
+	}
+	t.w.logf("%s takes over group %d", t.addr, g.instance)
+	t.w.check.groups.takeovers++
+	return true
+}

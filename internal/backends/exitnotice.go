@@ -121,11 +121,11 @@ func SendExitNotice(text, stored []byte, timeout time.Duration) error {
 	if len(notice.Addrs) > 1 && timeout >= ExitNoticeTimeout {
 		timeout += takeoverTime
 	}
+	if notice.Heirs != nil && len(stored) > 0 {
+		notice.Heirs.HandOver(context.Background(), stored, notice.dialOptions)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if notice.Heirs != nil && len(stored) > 0 {
-		notice.Heirs.HandOver(ctx, stored, notice.dialOptions)
-	}
 	for {
 		err := notice.send(ctx)
 		if err == nil || !errors.Is(err, coord.ErrUnavailable) {

@@ -31,6 +31,8 @@ type Store struct {
 	Leader string   `json:"leader"`
 	// SurvivesLoss says that any one node may be lost now.
 	SurvivesLoss bool `json:"survives_loss"`
+	// Heirs are the addresses of the agents that can take over from the only one that keeps it, if that is killed.
+	Heirs []string `json:"heirs,omitempty"`
 	// Problem says, after the name of the leader's node, why too few agents keep it; "" until that has lasted.
 	Problem string `json:"problem,omitempty"`
 }

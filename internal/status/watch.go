@@ -177,7 +177,9 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 		}
 	}
 	if at := v.Store; at != nil && v.Outcome == nil {
-		j.Store = &Store{Voters: at.Voters, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss, Problem: at.Problem}
+		j.Store = &Store{
+			Voters: at.Voters, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss, Heirs: at.Heirs, Problem: at.Problem,
+		}
 	}
 	for _, a := range v.Agents {
 		n := Node{Host: a.Host, Note: a.Note, Left: a.Departed, Workers: a.Nproc}

@@ -18,21 +18,23 @@ type disturbance struct {
 	do func(j *job, workers []line) float64
 	// last waits for the end of the standstill and returns its time.
 	last func(lines []line, round int) (at float64, over bool)
-	// ofHost says that the disturbed agent is the one at the endpoint, whose store other agents keep too.
-	ofHost bool
+	// ofHost says that the disturbed agent is the one at the endpoint, whose store other agents keep too. ofTwo says that
+	// the job has two nodes.
+	ofHost, ofTwo bool
 }
 
 // BenchmarkStandstill measures how long a job of 2 to 5 nodes, four of which are present, stands still after a
 // disturbance. It reports the median and the maximum of -benchtime=Nx runs. The workers start and stop at once.
 func BenchmarkStandstill(b *testing.B) {
 	disturbances := []disturbance{
-		{"an agent is killed", killed(3), restarted(3), false},
-		{"a link is cut", cut(3), restarted(3), false},
-		{"a worker fails, until its peers are stopped", fail, peersStopped, false},
-		{"a node comes", join, restarted(5), false},
-		{"the store's host is killed", killed(0), restarted(3), true},
-		{"the store's host is cut off", cut(0), restarted(3), true},
-		{"the store's host is frozen", frozen(0), restarted(3), true},
+		{name: "an agent is killed", do: killed(3), last: restarted(3)},
+		{name: "a link is cut", do: cut(3), last: restarted(3)},
+		{name: "a worker fails, until its peers are stopped", do: fail, last: peersStopped},
+		{name: "a node comes", do: join, last: restarted(5)},
+		{name: "the store's host is killed", do: killed(0), last: restarted(3), ofHost: true},
+		{name: "the store's host is cut off", do: cut(0), last: restarted(3), ofHost: true},
+		{name: "the store's host is frozen", do: frozen(0), last: restarted(3), ofHost: true},
+		{name: "the store's host of two nodes is killed", do: killed(0), last: restarted(1), ofHost: true, ofTwo: true},
 	}
 	for i, backend := range append([]backend{{"c10d on an agent", (*job).useAgent}}, apart...) {
 		for _, d := range disturbances {
@@ -77,13 +79,20 @@ func standstill(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) fl
 		}
 	}()
 	backend.use(j, lab.Hosts[5])
-	j.startAll(lab.Hosts[:4]...)
+	nodes := 4
+	if d.ofTwo {
+		nodes, j.flags[0] = 2, "--nnodes=1:2"
+	}
+	j.start(lab.Hosts[0])
+	j.startAll(lab.Hosts[1:nodes]...)
 	var workers []line
-	await(b, "four workers", func() bool {
-		workers = slices.DeleteFunc(j.record(), func(l line) bool { return l.World != 4 || l.Event != "start" })
-		return len(workers) == 4
+	await(b, "all workers", func() bool {
+		workers = slices.DeleteFunc(j.record(), func(l line) bool { return l.World != nodes || l.Event != "start" })
+		return len(workers) == nodes
 	})
-	if d.ofHost {
+	if d.ofTwo {
+		j.agents[0].await(takesOver)
+	} else if d.ofHost {
 		for _, a := range j.agents {
 			a.await(survivesLoss)
 		}

@@ -30,6 +30,9 @@ func ownRunID() string { return "--rdzv-id=" + rand.Text() }
 // survivesLoss is in the output of each agent once three of them keep the store.
 const survivesLoss = "any one node may be lost"
 
+// takesOver is in the output of both agents of a job of two nodes once one can take over the store from the other.
+const takesOver = "the other node takes over"
+
 // startTogether starts an agent on each host. It returns the first round once any one node may be lost. node0 has rank
 // 0 in it.
 func (j *job) startTogether() round {
@@ -139,6 +142,7 @@ func TestTwoNodesInTurn(t *testing.T) {
 			j.start(two[0]).await("hosting the rendezvous")
 			j.start(two[1])
 			at := j.awaitRound(-1, 2)
+			j.agents[1].await(takesOver)
 			codes, worlds := map[*program]int{}, []int{2}
 			running := slices.Clone(j.agents)
 			for _, i := range []int{0, 1, 0} {
@@ -150,6 +154,7 @@ func TestTwoNodesInTurn(t *testing.T) {
 				at = j.awaitRound(at.number, 1)
 				running[i] = j.start(two[i])
 				at = j.awaitRound(at.number, 2)
+				running[i].await(takesOver)
 				worlds = append(worlds, 1, 2)
 			}
 			j.finish()

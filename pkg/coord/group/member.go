@@ -368,21 +368,23 @@ func (m *Member) request(request func(*replica.Replica) (replica.Ticket, error),
 	m.waiting[ticket] = done
 }
 
-// flush does what the replica asks for.
+// flush does what the replica asks for, until it asks for nothing.
 func (m *Member) flush() {
+	for again := true; again && m.replica != nil; {
+		out := m.replica.Output()
+		m.store()
+		m.sendMessages(out.Messages)
+		for _, result := range out.Settled {
+			if done := m.waiting[result.Ticket]; done != nil {
+				delete(m.waiting, result.Ticket)
+				done(result.Err)
+			}
+		}
+		again = len(out.Settled) > 0 // which may have made further requests
+	}
 	if m.replica == nil {
 		return
 	}
-	out := m.replica.Output()
-	m.store()
-	m.sendMessages(out.Messages)
-	for _, result := range out.Settled {
-		if done := m.waiting[result.Ticket]; done != nil {
-			delete(m.waiting, result.Ticket)
-			done(result.Err)
-		}
-	}
-	m.store() // a server that begins now has what these have written
 	if err := m.replica.Err(); err != nil {
 		m.log.Error().Err(err).Msg("this node leaves the store's group")
 		m.abandon(err)

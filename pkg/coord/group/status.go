@@ -13,6 +13,9 @@ type Status struct {
 	// SurvivesLoss reports whether any one voter may be lost. Only the leader knows, and learns of a lost voter only after
 	// half a second.
 	SurvivesLoss bool
+	// Heirs are the addresses of the members that can take over if the process of the only voter is killed, see TakeOver.
+	// Only the leader knows.
+	Heirs []string
 }
 
 // Status returns the group's state.
@@ -34,6 +37,12 @@ func (m *Member) setStatus() {
 		}
 		s.Voters = append(s.Voters, m.addrOf(id))
 	}
+	for _, id := range status.Learners {
+		if other, found := find(status.Members, id); found && len(s.Voters) == 1 && other.Applied > 0 &&
+			other.Silent < missingTicks {
+			s.Heirs = append(s.Heirs, m.addrOf(id))
+		}
+	}
 	m.publish(s)
 }
 
@@ -51,5 +60,6 @@ func (m *Member) publish(s Status) {
 
 func (s Status) equal(other Status) bool {
 	return s.Member == other.Member && s.Leading == other.Leading && s.Leader == other.Leader &&
-		s.SurvivesLoss == other.SurvivesLoss && slices.Equal(s.Voters, other.Voters)
+		s.SurvivesLoss == other.SurvivesLoss && slices.Equal(s.Voters, other.Voters) &&
+		slices.Equal(s.Heirs, other.Heirs)
 }

@@ -24,7 +24,7 @@ func (m *Member) store() {
 		return
 	}
 	var a replica.Acknowledged
-	if m.replica != nil {
+	if m.replica != nil && !m.dissolving {
 		a, _ = m.replica.Acknowledged()
 	}
 	if a == m.stored {
@@ -71,7 +71,11 @@ func (m *Member) takeOver(in incoming) string {
 		return "too much time has passed since this node has heard from the agent that kept the store"
 	}
 	status, former := m.replica.Status(), m.addrOf(a.Leader)
-	if err := m.replica.TakeOver(a); err != nil {
+	switch err := m.replica.TakeOver(a); {
+	case errors.Is(err, replica.ErrLacksEntries):
+		m.log.Debug().Err(err).Msg("does not take over the job's store yet")
+		return lacksEntries
+	case err != nil:
 		return err.Error()
 	}
 	m.log.Info().Str("from", former).
@@ -80,8 +84,15 @@ func (m *Member) takeOver(in incoming) string {
 	return ""
 }
 
-// ErrRefused is the error of TakeOver if the member has refused.
-var ErrRefused = errors.New("the node does not take over the job's store")
+// lacksEntries does not say which: who asks has to know.
+const lacksEntries = "this node lacks entries of the agent that kept the store"
+
+// ErrRefused is the error of TakeOver if the member has refused, ErrNotYet if it may agree a moment later: it may still
+// be reading what the voter has sent.
+var (
+	ErrRefused = errors.New("the node does not take over the job's store")
+	ErrNotYet  = fmt.Errorf("%w yet", ErrRefused)
+)
 
 // TakeOver asks the member that opts lead to to take the place of a voter whose process has ended: stored is what its
 // Options.Store has got last. At most one member may be asked successfully, and nothing may act as that voter any more.
@@ -109,6 +120,8 @@ func TakeOver(ctx context.Context, opts coord.DialOptions, stored []byte, before
 		return err
 	case answer.kind != frameAnswer:
 		return errFrame
+	case answer.label == lacksEntries:
+		return ErrNotYet
 	case answer.label != "":
 		return fmt.Errorf("%w: %s", ErrRefused, answer.label)
 	}

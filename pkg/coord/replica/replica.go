@@ -178,10 +178,11 @@ func (r *Replica) forgetLeader() {
 
 // LeaderEnded notes that the leader's process has ended: nobody has to wait for a word of it. The voters elect another
 // leader, the ones with the lowest ids first. All of them should learn of it, since each refuses to vote for others as
-// long as it has a leader. It does nothing if this replica knows another leader, or none. If the leader goes on, that
-// does no harm: it learns that another one was elected.
+// long as it has a leader. It does nothing if this replica knows another leader, or none, or does not vote: then it may
+// still need what the leader has sent, see TakeOver. If the leader goes on, that does no harm: it learns that another
+// one was elected.
 func (r *Replica) LeaderEnded(id ID) {
-	if r.failed != nil || r.leader || id == 0 || r.lead != id {
+	if r.failed != nil || r.leader || id == 0 || r.lead != id || !r.votes(r.id) {
 		return
 	}
 	r.forgetLeader()

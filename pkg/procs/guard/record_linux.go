@@ -12,10 +12,15 @@ import (
 // the kernel keeps it if the agent is killed. The file has a checksum, a byte with the length, and the record: a kill
 // could end a write in the middle.
 
-// newRecordFile returns the file, or -1 where the kernel or a container's filter has none: then no record is kept.
+// newRecordFile returns the file, or -1 where the kernel or a container's filter has none: then no record is kept. The
+// file has its memory from the beginning, so that the agent cannot fail to replace a record.
 func newRecordFile() int {
 	fd, err := unix.MemfdCreate("elasticrun-record", unix.MFD_CLOEXEC)
 	if err != nil {
+		return -1
+	}
+	if _, err := unix.Pwrite(fd, make([]byte, 5+MaxRecord), 0); err != nil {
+		_ = unix.Close(fd)
 		return -1
 	}
 	return fd

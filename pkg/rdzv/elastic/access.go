@@ -77,6 +77,7 @@ type C10d struct {
 	taken     *takenEndpoint // this machine's endpoint, while another agent may listen there; nil if there is none
 	together  *storeMember   // nil while this agent keeps no store together with others
 	client    *coord.Client  // the last one
+	proof     time.Duration  // when the latest keep-alive was sent that a store has answered
 	storePort int            // the port at which the client found the store; 0 before
 	refused   time.Time      // since when Open finds that nobody listens at the endpoint; zero if that is not known
 	maxWait   time.Duration  // how long one of several candidates may make this agent wait

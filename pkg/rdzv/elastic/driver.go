@@ -36,6 +36,7 @@ type driver struct {
 	execute        func(orders []order)           // must not block
 	waiting        *waitingNodes                  // nil if nobody can ask
 	storeMoved     func(storeAddrs)               // called when the store is at other addresses; nil if it stays
+	proved         func(sent time.Duration)       // called with when an answered keep-alive was sent; nil if storeMoved is
 }
 
 func (d *driver) now() time.Duration { return d.clock() - d.origin }
@@ -138,6 +139,9 @@ func (d *driver) loop(
 			}
 		case sent := <-proofs:
 			d.m.recordProof(d.now(), sent)
+			if d.proved != nil {
+				d.proved(sent)
+			}
 		case <-timer.C:
 		case <-d.store.Lost():
 			return d.store.Err()

@@ -53,7 +53,7 @@ type Handler struct {
 
 	// storeSurvives says that the store survives the loss of any one node. It belongs to the session's watch of where the
 	// store is.
-	storeSurvives bool
+	storeSurvives, storeHasHeir bool
 
 	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
 	// started.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 )
@@ -15,19 +17,14 @@ import (
 //
 // An agent that is started again at the endpoint meanwhile must not begin another store. So the guard renames a file
 // before it asks: the next agent here reads the new name, and asks the heirs before it founds a group. An agent that
-// starts before the guard removes the file first, and so keeps the guard from handing over. An agent at another
-// endpoint may begin a store too. Its first round begins a session's time later at the earliest; an heir takes over
-// only within half of that after its leader's last word, and announces itself at the endpoints.
+// starts before the guard removes the file first, and so keeps the guard from handing over. What the guard has renamed
+// it leaves, also if no heir takes over: the next agent learns that from them.
 type Heirs struct {
 	Addrs []string `json:"addrs"`
 	// From and To are the names of the file, on this machine; empty if this process is at no endpoint. Only then founds an
 	// agent that does not ask others first.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
-	// MayGoOn says that there is a file To already.
-	MayGoOn bool `json:"may_go_on,omitempty"`
-	// Time is how long the guard may ask after it has renamed the file: the next agent here waits longer.
-	Time time.Duration `json:"time"`
 }
 
 // Heirs returns nil if there is none, or if there is no place for the file.
@@ -38,92 +35,137 @@ func (a *C10d) Heirs() *Heirs {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.alone || len(m.known) == 0 {
+	h := &Heirs{}
+	for _, addr := range m.status.Heirs {
+		if m.alone && slices.Contains(m.known, addr) { // the file names those that are known
+			h.Addrs = append(h.Addrs, addr)
+		}
+	}
+	switch {
+	case len(h.Addrs) == 0:
 		return nil
-	}
-	h := &Heirs{Addrs: m.known, MayGoOn: len(m.known) > 1, Time: a.TTL / 2}
-	if m.place == nil {
+	case m.place == nil:
 		return h
-	}
-	if len(m.place.markers) != 1 || m.place.markers[0] == nil {
+	case len(m.place.markers) != 1 || m.place.markers[0] == nil:
 		return nil
 	}
 	h.From, h.To = m.place.markers[0].heirsFile(), m.place.markers[0].groupFile()
 	return h
 }
 
-// handOverPause is the pause after all heirs were asked in vain, and handOverAttempt bounds an attempt.
+// handOverTime is how long HandOver tries, handOverAttempt bounds an attempt, and handOverPause is the pause after all
+// heirs were asked in vain.
 const (
-	handOverPause   = 100 * time.Millisecond
+	handOverTime    = 2 * time.Second
 	handOverAttempt = time.Second
+	handOverPause   = 50 * time.Millisecond
 )
 
 // HandOver asks the heirs, one after the other, until one has taken over, or may have. stored is what the dead process
 // has stored last, and dial returns how to connect to an address. An heir may still be reading what the process has
-// sent it, so HandOver tries again until ctx or h.Time has ended.
+// sent it, so HandOver tries again until ctx ends, and for two seconds at most.
 func (h *Heirs) HandOver(ctx context.Context, stored []byte, dial func(addr string) (coord.DialOptions, error)) {
-	var begun time.Time // when the file was renamed
-	for begun.IsZero() || time.Since(begun) < h.Time {
+	ctx, cancel := context.WithTimeout(ctx, handOverTime)
+	defer cancel()
+	renamed := false
+	for {
+		again := false
 		for _, addr := range h.Addrs {
-			if !h.ask(ctx, addr, stored, dial, &begun) {
+			switch h.ask(ctx, addr, stored, dial, &renamed) {
+			case settled:
 				return
+			case notYet:
+				again = true
 			}
+		}
+		if !again {
+			return
 		}
 		select {
 		case <-time.After(handOverPause):
-			continue
 		case <-ctx.Done():
+			return
 		}
-		break
-	}
-	if !begun.IsZero() {
-		h.undo()
 	}
 }
 
-// ask asks one heir. again reports whether another attempt makes sense: it certainly has not taken over.
+// consent is what an heir, or the file, says to the guard.
+type consent int
+
+const (
+	refuses consent = iota // it certainly has not taken over, and will not
+	notYet                 // it certainly has not taken over, but another attempt makes sense
+	settled                // it has taken over, or may have; or no heir may
+)
+
+// ask asks one heir.
 func (h *Heirs) ask(
-	ctx context.Context, addr string, stored []byte, dial func(addr string) (coord.DialOptions, error), begun *time.Time,
-) (again bool) {
+	ctx context.Context, addr string, stored []byte, dial func(addr string) (coord.DialOptions, error), renamed *bool,
+) consent {
 	opts, err := dial(addr)
 	if err != nil {
-		return false
+		return refuses
 	}
 	ctx, cancel := context.WithTimeout(ctx, handOverAttempt)
 	defer cancel()
-	var failed error // of begin
+	var asked, nextAgent bool
 	err = group.TakeOver(ctx, opts, stored, func() error {
-		if !begun.IsZero() {
-			return nil
+		if err := h.rename(renamed); err != nil {
+			nextAgent = true
+			return err
 		}
-		if failed = h.begin(); failed == nil {
-			*begun = time.Now()
-		}
-		return failed
+		asked = true
+		return nil
 	})
-	return failed == nil && (errors.Is(err, group.ErrRefused) || errors.As(err, new(*coord.DialError)))
+	switch {
+	case nextAgent:
+		return settled
+	case errors.Is(err, group.ErrNotYet), !asked && errors.Is(err, coord.ErrUnavailable):
+		return notYet
+	case errors.Is(err, group.ErrRefused), !asked:
+		return refuses
+	}
+	return settled
 }
 
-// begin renames the file. It fails if another agent has been started at the endpoint.
-func (h *Heirs) begin() error {
-	if h.From == "" {
+// rename renames the file, once. It fails if another agent has been started at the endpoint.
+func (h *Heirs) rename(renamed *bool) error {
+	if h.From == "" || *renamed {
 		return nil
 	}
-	return os.Rename(h.From, h.To)
+	err := os.Rename(h.From, h.To)
+	*renamed = err == nil
+	return err
 }
 
-// undo removes what begin has made: no heir has taken over.
-func (h *Heirs) undo() {
-	if h.To != "" && !h.MayGoOn {
-		_ = removeFile(h.To)
-	}
-}
+// takeOverTime is how long after its leader's last word an agent may take over. An agent at a further endpoint may
+// begin another store foundDelay later, and the first round of one takes a session's time to begin, unless all nodes
+// are there.
+func (a *C10d) takeOverTime() time.Duration { return min(a.TTL/2, foundDelay*3/4) }
 
 // mayTakeOver reports whether this process may take over the group in place of its only voter: its agent has a session
-// there.
+// there, which was answered not long ago. The group has a limit of its own, but its clock does not count the time in
+// which the machine is suspended, and its process may have been paused while it had the leader's last word to read.
 func (m *storeMember) mayTakeOver(instance string) bool {
-	session := m.access.sessionIn()
+	session, answered := m.access.sessionIn(), m.access.answeredAt()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.closing && !m.yielding && session == instance
+	return !m.closing && !m.yielding && session == instance && boottime.Now()-answered < min(m.ttl, foundDelay*9/10)
+}
+
+// recordProof records when a keep-alive was sent that the store has answered, on the clock of package boottime.
+func (a *C10d) recordProof(sent time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proof = max(a.proof, sent)
+}
+
+// answeredAt returns when the agent last asked a store that has answered.
+func (a *C10d) answeredAt() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.client == nil {
+		return 0
+	}
+	return max(a.proof, a.client.Began())
 }

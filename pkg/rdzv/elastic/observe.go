@@ -31,6 +31,8 @@ type StoreState struct {
 	Leader string
 	// SurvivesLoss says that any one node may be lost.
 	SurvivesLoss bool
+	// Heirs are those of the agents that can take over from the only voter if its agent is killed.
+	Heirs []string
 	// Problem says, after the name of the leader's node, why too few agents keep the store; "" until that has lasted.
 	Problem string
 }
@@ -215,7 +217,9 @@ func (o *observer) snapshot() Snapshot {
 	}
 	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
 	if at := readKey[storeAddrs](o, keyStore); at != nil {
-		s.Store = &StoreState{Voters: at.Addrs, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss, Problem: at.Problem}
+		s.Store = &StoreState{
+			Voters: at.Addrs, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss, Heirs: at.Heirs, Problem: at.Problem,
+		}
 	}
 	placed := map[coord.SessionID]bool{}
 	if s.Record != nil {

@@ -51,6 +51,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
 			if client, ok := store.(*coord.Client); ok {
 				d.storeMoved = func(at storeAddrs) { h.storeMoved(client, at) }
+				d.proved = func(sent time.Duration) { access.recordProof(sent + origin) }
 			}
 		}
 		if store.TTL() > 0 {

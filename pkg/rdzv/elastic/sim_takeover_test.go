@@ -12,8 +12,7 @@ type simEstate struct {
 	part     *simPart // the dead agent's
 	stored   replica.Acknowledged
 	heirs    []string
-	mayGoOn  bool          // as Heirs.MayGoOn
-	begun    optionalTime  // when the next agent on the machine was given the heirs' names
+	renamed  bool          // the next agent on the machine was given the heirs' names
 	until    time.Duration // when the guard gives up
 	answered bool          // by the heir that was asked last
 	took     bool
@@ -25,22 +24,19 @@ func (p *agentProc) estate() *simEstate {
 	if t == nil || t.r == nil || t.stored == (replica.Acknowledged{}) || !t.alone || len(t.known) == 0 {
 		return nil
 	}
-	return &simEstate{part: t, stored: t.stored, heirs: slices.Clone(t.known), mayGoOn: len(t.known) > 1}
+	return &simEstate{part: t, stored: t.stored, heirs: slices.Clone(t.known)}
 }
 
 // handOver asks the heirs, one after the other, until one has taken over or may have, as package backends.
 func (e *simEstate) handOver(then func()) {
-	e.until = e.part.w.now + 7*time.Second
+	e.until = e.part.w.now + handOverTime
 	e.ask(0, then)
 }
 
 func (e *simEstate) ask(i int, then func()) {
 	t, w := e.part, e.part.w
 	place := &t.p.node.place
-	if w.now > e.until || e.begun.set && w.now-e.begun.at >= w.cfg.ttl/2 {
-		if e.begun.set && !e.mayGoOn && t.atEndpoint() {
-			place.group = nil
-		}
+	if w.now > e.until {
 		then()
 		return
 	}
@@ -50,7 +46,7 @@ func (e *simEstate) ask(i int, then func()) {
 		w.after(100*time.Millisecond, func() { e.ask(i+1, then) }) // it cannot be connected to, and nothing is sent
 		return
 	}
-	if !e.begun.set && t.atEndpoint() && !w.plant.noHeirFile {
+	if !e.renamed && t.atEndpoint() && !w.plant.noHeirFile {
 		if place.heirs == nil {
 			w.logf("the guard of %s does not hand over: another agent has come", t.p.node.name)
 			then()
@@ -58,8 +54,7 @@ func (e *simEstate) ask(i int, then func()) {
 		}
 		place.group, place.heirs = place.heirs, nil
 	}
-	e.begun.setOnce(w.now)
-	e.answered = false
+	e.renamed, e.answered = true, false
 	t.frame(addr, func(to *simPart) {
 		took := to.takeOver(t.group, e.stored)
 		w.after(w.delay(), func() {
@@ -68,7 +63,7 @@ func (e *simEstate) ask(i int, then func()) {
 			}
 		})
 	})
-	w.after(time.Second, func() {
+	w.after(w.between(50*time.Millisecond, handOverAttempt), func() {
 		if !e.answered || e.took {
 			then()
 			return
@@ -80,7 +75,9 @@ func (e *simEstate) ask(i int, then func()) {
 // takeOver is Member.takeOver, with storeMember.mayTakeOver.
 func (t *simPart) takeOver(g *simGroup, stored replica.Acknowledged) bool {
 	mayTakeOver := !t.closing && !t.yielding && t.p.session != "" && t.p.instance == g.instance
-	late := t.p.node.local()-t.heardAt > t.w.cfg.ttl/2
+	now, ttl := t.p.node.local(), t.w.cfg.ttl
+	mayTakeOver = mayTakeOver && now-t.p.m.lastProof < min(ttl, foundDelay*9/10)
+	late := now-t.heardAt > min(ttl/2, foundDelay*3/4)
 	if t.r == nil || t.group != g || t.leaving || (!mayTakeOver || late) && !t.w.plant.takesLate {
 		return false
 	}

@@ -21,13 +21,16 @@ type storeAddrs struct {
 	// SurvivesLoss says that any one voter may be lost, and HasRound that a round was decided.
 	SurvivesLoss bool `json:"survives_loss,omitempty"`
 	HasRound     bool `json:"has_round,omitempty"`
+	// Heirs are those of the agents that can take over from the only voter if its agent is killed.
+	Heirs []string `json:"heirs,omitempty"`
 	// Problem says, after the name of the leader's node, why too few agents keep the store; "" until that has lasted.
 	Problem string `json:"problem,omitempty"`
 }
 
 func (s storeAddrs) equal(other storeAddrs) bool {
 	return s.Leader == other.Leader && s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound &&
-		s.Problem == other.Problem && slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates)
+		s.Problem == other.Problem && slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates) &&
+		slices.Equal(s.Heirs, other.Heirs)
 }
 
 // reachable returns where the store may be until the next value arrives. Of three voters one stays. The only voter may
@@ -45,7 +48,7 @@ func (m *storeMember) addrs() storeAddrs {
 	defer m.mu.Unlock()
 	return storeAddrs{
 		Addrs: m.status.Voters, Candidates: addrsOf(m.candidates), Others: m.others,
-		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem,
+		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem, Heirs: m.status.Heirs,
 	}
 }
 
@@ -53,6 +56,7 @@ func (m *storeMember) addrs() storeAddrs {
 type storeJoiner interface {
 	keptTogether() bool
 	storeMoved(client *coord.Client, at storeAddrs)
+	recordProof(sent time.Duration)
 	JoinStore(ctx context.Context) (addr string, err error)
 }
 
@@ -96,6 +100,11 @@ func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
 		h.log.Info().Msgf("%d voters keep the job's store: any one node may be lost", len(at.Addrs))
 	}
 	h.storeSurvives = at.SurvivesLoss
+	if len(at.Heirs) > 0 && h.opts.Job.Max < minVoters && !h.storeHasHeir {
+		h.log.Info().Msgf("%s keeps the job's store: if its agent is killed or told to stop, the other node takes over; if "+
+			"the node is lost, the job ends", at.Addrs[0])
+	}
+	h.storeHasHeir = len(at.Heirs) > 0
 }
 
 // joinStore makes this agent a candidate for the store's group.

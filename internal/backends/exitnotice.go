@@ -105,7 +105,8 @@ func (n *exitNotices) set(notice []byte) {
 const (
 	ExitNoticeTimeout = 3 * time.Second
 	ExitNoticeAttempt = time.Second
-	exitNoticePause   = 100 * time.Millisecond
+	// The pause between attempts grows to exitNoticePause.
+	exitNoticePause = 160 * time.Millisecond
 	// takeoverTime is how much longer it may take where another agent first has to take over the store.
 	takeoverTime = 4 * time.Second
 )
@@ -126,13 +127,13 @@ func SendExitNotice(text, stored []byte, timeout time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	for {
+	for pause := exitNoticePause / 8; ; pause = min(2*pause, exitNoticePause) {
 		err := notice.send(ctx)
 		if err == nil || !errors.Is(err, coord.ErrUnavailable) {
 			return err
 		}
 		select {
-		case <-time.After(exitNoticePause):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
 		}

@@ -26,6 +26,7 @@ type plannedAddress struct {
 	ended   time.Time // when the latest attempt ended
 	forward bool      // a refusal has brought the next attempt, or the one in progress, forward
 	settled bool      // no refusal brings the next attempt forward: it has just done so
+	likely  time.Time // until when the store is expected there, so that pauses are short
 	denial  error     // why the store will never be there, as the latest attempt has found; nil otherwise
 	refused time.Time // since when each attempt has found that nobody listens there; zero if that is not known
 }
@@ -89,6 +90,9 @@ func (p *addressPlan) failed(addr string, err, denial error, now time.Time, paus
 	a := p.find(addr)
 	a.trying, a.tried, a.ended, a.due = false, true, now, now.Add(pause)
 	a.forward, a.settled = false, a.forward
+	if soon := now.Add(leastDelay); now.Before(a.likely) && soon.Before(a.due) {
+		a.due = soon
+	}
 	a.denial, a.refused = denial, RefusedSince(a.refused, err)
 	for _, other := range p.list {
 		if !other.tried && !other.trying && !other.reserve {
@@ -117,6 +121,26 @@ func (p *addressPlan) bringForward(addr string, now time.Time) {
 			a.due = soon
 		}
 	}
+}
+
+// expect notes that the store is probably at addr, until then.
+func (p *addressPlan) expect(addr string, now, until time.Time) {
+	if addr == "" || !now.Before(until) {
+		return
+	}
+	p.add(addr, now)
+	a := p.find(addr)
+	a.likely = until
+	if soon := latest(now, a.ended.Add(leastDelay)); !a.trying && soon.Before(a.due) {
+		a.due = soon
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // denied returns the first address's denial if the latest attempt at each address was denied, or nil.

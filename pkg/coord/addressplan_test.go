@@ -181,3 +181,23 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// TestPlanExpects tries an address soon, and again after short pauses, while the store is expected there.
+func TestPlanExpects(t *testing.T) {
+	p := newPlanTest("a")
+	p.expect(t, 0, "a")
+	p.failed("a", ErrUnavailable, nil, p.now, planPause)
+	p.addressPlan.expect("a", p.now, p.start.Add(2*leastDelay))
+	p.expect(t, leastDelay, "a") // not at once: the last attempt has just ended
+	p.failed("a", namedBy("a"), nil, p.now, planPause)
+	p.expect(t, 2*leastDelay, "a")
+	p.failed("a", ErrUnavailable, nil, p.now, planPause)
+	p.expect(t, 2*leastDelay+planPause, "a") // nobody expects it any more
+	p.addressPlan.expect("b", p.now, p.now.Add(time.Second))
+	p.addressPlan.expect("", p.now, p.now.Add(time.Second))
+	p.addressPlan.expect("c", p.now, p.now) // that was too long ago
+	p.expect(t, 2*leastDelay+planPause, "b")
+	if p.find("c") != nil || p.find("") != nil {
+		t.Error("an address was added")
+	}
+}

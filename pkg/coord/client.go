@@ -38,10 +38,12 @@ type Client struct {
 	serving     string   // the address of the current or latest connection
 
 	began         time.Duration
-	answerTimeout atomic.Int64       // of calls, in ns: how long they wait before they suspect the connection
-	lost          chan struct{}      // closed when err is set
-	suspects      chan *clientConn   // connections over which a call gets no answer
-	addrsChanged  chan struct{}      // signals that addrs has changed
+	answerTimeout atomic.Int64     // of calls, in ns: how long they wait before they suspect the connection
+	lost          chan struct{}    // closed when err is set
+	suspects      chan *clientConn // connections over which a call gets no answer
+	addrsChanged  chan struct{}    // signals that addrs or expected has changed
+	expected      string           // see Expect
+	expectedUntil time.Time
 	cancel        context.CancelFunc // ends run
 	running       sync.WaitGroup
 }

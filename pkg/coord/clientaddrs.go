@@ -19,11 +19,31 @@ func (c *Client) SetAddrs(addrs []string) {
 		}
 	}
 	c.setAnswerTimeout()
+	c.notifySearch()
+}
+
+// expectTime is how long Expect has an effect.
+const expectTime = time.Second
+
+// Expect notes that the store is probably at addr now, as a member of its group knows. The client tries there at once
+// if it looks for the store, or will within a second.
+func (c *Client) Expect(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expected, c.expectedUntil = addr, time.Now().Add(expectTime)
+	c.notifySearch()
+}
+
+// notifySearch signals that there is news for search.
+func (c *Client) notifySearch() {
 	select {
 	case c.addrsChanged <- struct{}{}:
 	default:
 	}
 }
+
+// expect adds to a plan what Expect has noted. mu is held.
+func (c *Client) expect(plan *addressPlan) { plan.expect(c.expected, time.Now(), c.expectedUntil) }
 
 // Addrs returns the addresses at which the store may be, first the one of the current or latest connection.
 func (c *Client) Addrs() []string {

@@ -34,6 +34,7 @@ func (c *Client) reconnect(ctx context.Context) *clientConn {
 	c.mu.Lock()
 	var plan addressPlan
 	plan.addAll(c.allAddrs(), time.Now())
+	c.expect(&plan)
 	since := c.brokenSince
 	c.mu.Unlock()
 	if got := c.search(ctx, plan, since, nil); got != nil {
@@ -95,6 +96,9 @@ func (c *Client) search(ctx context.Context, plan addressPlan, since time.Time, 
 		case <-again:
 		case <-c.addrsChanged:
 			r.plan.addAll(c.Addrs(), time.Now())
+			c.mu.Lock()
+			c.expect(&r.plan)
+			c.mu.Unlock()
 		case <-oldDone:
 			if !errors.Is(old.err, errTaken) {
 				return r.stop(nil) // reconnect tries again at once

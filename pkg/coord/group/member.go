@@ -330,7 +330,7 @@ func (m *Member) handleOne(in incoming) {
 	case in.kind == frameAnnounce, in.kind == frameRelay:
 		m.handleAnnouncement(in)
 	case in.kind == frameTakeOver:
-		in.answer <- m.takeOver(in)
+		m.handleTakeOver(in)
 	case m.replica == nil || in.from.instance != m.instance:
 	case in.kind == frameLeave, in.kind == frameAsk:
 		m.handleAsk(in)

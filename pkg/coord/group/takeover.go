@@ -53,6 +53,24 @@ func (d *decoder) acknowledged() (instance string, a replica.Acknowledged) {
 	return instance, a
 }
 
+// handleTakeOver answers a request to take over. If this member does, it answers once it serves clients.
+func (m *Member) handleTakeOver(in incoming) {
+	refusal := m.takeOver(in)
+	if refusal == "" {
+		m.flush()
+	}
+	s := m.serving
+	m.running.Go(func() {
+		if refusal == "" && s != nil {
+			select {
+			case <-s.begun:
+			case <-m.done:
+			}
+		}
+		in.answer <- refusal
+	})
+}
+
 // takeOver takes the place of a leader whose process has ended, and returns why not, or "".
 func (m *Member) takeOver(in incoming) string {
 	d := decoder{rest: in.frame.message, ok: true}

@@ -187,7 +187,10 @@ func (r *Replica) LeaderEnded(id ID) {
 	}
 	r.forgetLeader()
 	r.ended, r.hurries = id, r.now+r.cfg.ElectionTicks
-	r.silent, r.timeout = 0, r.turn() // by then the others should have learned of it too
+	if r.silent, r.timeout = 0, r.turn(); r.timeout == 1 {
+		r.campaign()
+		r.timeout = 1 // once more, for the others may not have learned of it yet
+	}
 }
 
 // turn returns after how many ticks this replica campaigns when the leader's process has ended: the voters do so one

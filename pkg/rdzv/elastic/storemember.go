@@ -256,11 +256,19 @@ func (m *storeMember) lead(server *coord.Server) (stop func()) {
 
 // onChange records a new state of the group.
 func (m *storeMember) onChange(s group.Status) {
+	var news, leads bool
 	m.update(func() {
+		news, leads = s.Leader != m.status.Leader && s.Leader != "", s.Leading && !m.status.Leading
 		m.observe(time.Now(), s)
 		m.acknowledged, m.deserted = m.acknowledged && s.Leading, m.deserted && s.Leading
 	})
 	m.wakeLeader()
+	if news {
+		m.access.expectStore(s.Leader)
+	}
+	if leads {
+		m.tasks.Go(m.notifyOthers)
+	}
 }
 
 // wakeLeader makes the leader of the rendezvous write where the store is, if that has changed.

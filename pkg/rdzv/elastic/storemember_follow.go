@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -22,6 +23,32 @@ func (m *storeMember) setAnnounced(former []string) {
 	m.member.SetAnnounced(addrs, s.text())
 }
 
+// maxNotified is how many agents a new leader notifies, so that they need not look for it.
+const maxNotified = 16
+
+// notifyOthers notifies other agents that this process leads.
+func (m *storeMember) notifyOthers() {
+	m.mu.Lock()
+	text := m.own().text()
+	known := slices.DeleteFunc(slices.Clone(m.known), func(addr string) bool {
+		return slices.Contains(m.status.Voters, addr)
+	})
+	m.mu.Unlock()
+	for _, addr := range known[:min(len(known), maxNotified)] {
+		m.member.Notify(addr, text)
+	}
+}
+
+// expectStore notes that the store is probably at addr.
+func (a *C10d) expectStore(addr string) {
+	a.mu.Lock()
+	client := a.client
+	a.mu.Unlock()
+	if client != nil {
+		client.Expect(addr)
+	}
+}
+
 // consider handles the announcement of a group that this process does not belong to.
 func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 	var its standing
@@ -29,6 +56,9 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 		return
 	}
 	session := m.access.sessionIn()
+	if session == other.Instance {
+		m.access.expectStore(other.Addr)
+	}
 	m.mu.Lock()
 	does, news := m.judge(time.Now(), other, its, session)
 	mine := m.standing()

@@ -188,6 +188,11 @@ func (g *manager) refusedUntil(c Candidate) int {
 func (m *Member) view(status replica.Status, committed uint64) view {
 	g := &m.manager
 	v := view{self: m.id, want: m.opts.Voters}
+	for _, id := range slices.Concat(status.Voters, status.Learners) {
+		if m.addrOf(id) == m.opts.First {
+			v.first = id
+		}
+	}
 	describe := func(id replica.ID) member {
 		since, leaving := g.departs[id]
 		v.late = v.late || leaving && g.now-since >= replaceTicks

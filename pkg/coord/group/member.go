@@ -48,6 +48,9 @@ type Options struct {
 	MayTakeOver func(instance string) bool
 	// Voters is how many members vote, if there are enough: 1, 3 or 5. 0 means 3.
 	Voters int
+	// First is the address of the process that keeps the store alone if there can be one voter only. "" means the one that
+	// leads.
+	First string
 	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 15 ticks is replaced by
 	// another leader, and a voter that is silent for 20 by another voter. 0 means 100 ms.
 	Tick   time.Duration

@@ -9,8 +9,9 @@ import (
 // view is what the leader knows when it decides who keeps the store.
 type view struct {
 	self       replica.ID
-	want       int      // voters, if there are enough members: 1, 3 or 5
-	voters     []member // with the leader
+	want       int        // voters, if there are enough members: 1, 3 or 5
+	first      replica.ID // the only voter if there can be no more, if it is usable; 0: the leader
+	voters     []member   // with the leader
 	learners   []member
 	candidates []string // addresses of processes that can become members, the best first
 	late       bool     // a member that is leaving, or was lost, waits no longer for another one in its place
@@ -35,7 +36,8 @@ type step struct {
 
 // plan decides the next step towards as many voters as are wanted and possible: an odd number, all of them usable. No
 // member becomes a voter before it is current: a majority must not depend on one that lacks entries. A group without a
-// replacement for a voter that it has lost falls back to fewer voters, since the loss of a second one would end it.
+// replacement for a voter that it has lost falls back to fewer voters, since the loss of a second one would end it. The
+// only voter of two is the one that was the first of the group, so that the loss of the other node never does harm.
 func plan(v view) step {
 	var voters, next, waiting, leaving []replica.ID // waiting: learners that are not current yet
 	for _, m := range v.voters {
@@ -65,6 +67,9 @@ func plan(v view) step {
 	mayGrow := !v.late && (len(waiting) > 0 || len(available) < v.want && len(v.candidates) > 0)
 	if len(target) < len(v.voters) && mayGrow || len(target) == 0 {
 		target = ids(v.voters) // a replacement may come
+	}
+	if len(target) == 1 && !mayGrow && slices.Contains(available, v.first) {
+		target = []replica.ID{v.first}
 	}
 	if slices.Contains(leaving, v.self) && len(voters) > 0 {
 		return step{transfer: voters[0]} // the next leader removes this one

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -154,16 +155,17 @@ func (r *Replica) applyChange(e *pb.Entry) error {
 }
 
 // dismiss has raft step down once the voters have applied the change that removed this leader. It does not wait for
-// those that are silent, beyond a majority: they may be lost.
+// those that are silent, beyond a majority: they may be lost. One of the voters is asked to campaign at once, so that
+// the group is not without a leader for an election time-out.
 func (r *Replica) dismiss() {
 	if r.dismissal == nil || !r.leader {
 		return
 	}
-	applied, voters := 0, r.machine.members.GetVoters()
+	applied, successor, voters := 0, uint64(0), r.machine.members.GetVoters()
 	for _, id := range voters {
 		switch p := r.peers[ID(id)]; {
 		case p.applied >= r.machine.changed:
-			applied++
+			applied, successor = applied+1, cmp.Or(successor, id)
 		case r.now-p.heard < r.cfg.ElectionTicks:
 			return
 		}
@@ -171,9 +173,13 @@ func (r *Replica) dismiss() {
 	if applied <= len(voters)/2 {
 		return
 	}
-	r.applyMembers(r.dismissal)
-	r.dismissal = nil
+	r.node.TransferLeader(successor)
 	r.drain()
+	if r.dismissal != nil && r.leader {
+		r.applyMembers(r.dismissal)
+		r.dismissal = nil
+		r.drain()
+	}
 }
 
 // decodeChange returns the change of members in an entry: one that enters a joint configuration, or one without changes

@@ -134,6 +134,9 @@ func TestLeaderIsRemoved(t *testing.T) {
 			if r.leader || r.dismissal != nil {
 				t.Error("raft leads on")
 			}
+			if !g.roles[2].Leading {
+				t.Error("the others wait for an election time-out")
+			}
 			g.elect(2)
 		})
 	}

@@ -11,6 +11,7 @@ type simConfig struct {
 	profile      string
 	etcd         bool // the agents elect the leader; otherwise it runs in the store's process
 	group        bool // the agents keep the store together
+	voters       int  // of them, at most
 	memory       bool // the store loses everything when its process ends
 	nodes        int
 	job          Job

@@ -12,6 +12,7 @@ func newGroupWorld(seed uint64) *world {
 	w := newWorld(seed*uint64(len(simProfiles)) + 3)
 	w.seed = seed
 	c := &w.cfg
+	c.voters = 3
 	c.group, c.etcd, c.memory, c.launches, c.job.Static, c.job.Expected = true, false, false, 1, false, 0
 	c.profile = simGroupProfiles[seed%uint64(len(simGroupProfiles))]
 	c.nodes = 2 + w.rng.IntN(5)

@@ -283,7 +283,10 @@ func (s *simStore) lead() {
 				f.storeHistory = s.w.plant.instance(f.storeHistory)
 			}
 			if t.part != nil {
-				f.storeInvites, f.history.storeEndsWithRun = 8, true
+				f.history.storeEndsWithRun = true
+				if s.w.cfg.voters > 1 {
+					f.storeInvites = 8
+				}
 			}
 			t.begin(f)
 			return

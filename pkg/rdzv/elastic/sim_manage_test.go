@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// manage keeps three voters, simpler than plan of package group, which has tests of its own.
+// manage keeps as many voters as the job wants, simpler than plan of package group, which has tests of its own.
 func (t *simPart) manage() {
 	s := t.r.Status()
 	t.askOthers(s)
@@ -52,11 +52,15 @@ func (t *simPart) manage() {
 		}
 	}
 	all := slices.Concat(voters, spare)
-	want := all[:min(3, len(all))]
+	most := t.w.cfg.voters
+	want := all[:min(most, len(all))]
 	if len(want) == 2 && !t.w.plant.twoVoters {
 		want = want[:1]
 	}
-	grows := len(all) < 3 && !late && (len(waiting) > 0 || len(candidates) > 0)
+	grows := len(all) < most && !late && (len(waiting) > 0 || len(candidates) > 0)
+	if i := slices.IndexFunc(all, t.isFirst); len(want) == 1 && i >= 0 && !grows {
+		want = all[i : i+1]
+	}
 	switch {
 	case t.departs[t.id] && len(voters) > 0:
 		_ = t.r.TransferTo(voters[0])
@@ -68,6 +72,9 @@ func (t *simPart) manage() {
 		t.invite(s, candidates, len(all)+len(waiting))
 	}
 }
+
+// isFirst reports whether the member is at the endpoint, where the only voter is if it can be.
+func (t *simPart) isFirst(id replica.ID) bool { return t.addrOf(id) == t.w.nodes[0].name }
 
 func rankOf(a, self replica.ID) int {
 	if a == self {
@@ -108,7 +115,7 @@ func (t *simPart) change(s replica.Status, voters []replica.ID) {
 
 // invite asks a candidate to join.
 func (t *simPart) invite(s replica.Status, candidates []string, have int) {
-	if len(candidates) == 0 || have >= 3 {
+	if len(candidates) == 0 || have >= t.w.cfg.voters {
 		return
 	}
 	t.busy = true

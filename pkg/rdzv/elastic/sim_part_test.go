@@ -255,6 +255,9 @@ func (t *simPart) update() {
 	}
 	before := t.status
 	t.observe(t.now(), s)
+	if s.Leader != "" && s.Leader != before.Leader {
+		t.p.expect(s.Leader)
+	}
 	same := before.SurvivesLoss == s.SurvivesLoss && slices.Equal(before.Voters, s.Voters)
 	if t.server != nil && !same && t.server.term != nil {
 		l := t.server.term

@@ -132,8 +132,13 @@ func (p *agentProc) seek(resume coord.SessionID) {
 		p.seekNew(p.attempt, p.w.now, 0)
 	default:
 		denied := map[string]bool{}
-		for _, addr := range p.addrs {
-			p.seekAt(p.attempt, p.w.now, addr, resume, denied)
+		attempt, since := p.attempt, p.w.now
+		for i, addr := range p.addrs {
+			p.later(time.Duration(i)*30*time.Millisecond, func() {
+				if p.attempt == attempt {
+					p.seekAt(attempt, since, addr, resume, denied)
+				}
+			})
 		}
 	}
 }
@@ -162,6 +167,16 @@ func (p *agentProc) seekAt(attempt int, since time.Duration, addr string, resume
 			})
 		}
 	})
+}
+
+// expect is coord.Client.Expect: the store is probably at addr.
+func (p *agentProc) expect(addr string) {
+	if !slices.Contains(p.addrs, addr) {
+		p.addrs = append([]string{addr}, p.addrs...)
+	}
+	if p.conn == nil && p.session != "" && !p.dead && p.m != nil {
+		p.seekAt(p.attempt, p.w.now, addr, p.session, map[string]bool{})
+	}
 }
 
 // seekNew tries to open a session, as C10d.Open. It gives up after the join timeout.

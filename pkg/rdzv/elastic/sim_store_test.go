@@ -359,8 +359,15 @@ func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
 	if ses == nil {
 		return false
 	}
-	if ses.conn != nil {
-		ses.conn.storeGone = true
+	if older := ses.conn; older != nil {
+		older.storeGone = true
+		if s.part != nil { // an agent may ask several members at once
+			s.w.send(older, down, func() {
+				if p := older.node.proc; p != nil {
+					p.connectionBroken(older)
+				}
+			})
+		}
 	}
 	ses.conn = c
 	for _, x := range s.watches {

@@ -148,7 +148,8 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 			Authority: Authority{}, Certificates: a.Certificates,
 		},
-		Dial: a.dialOptions("", a.Host), Connect: a.Connect, Voters: a.Voters, Tick: storeTick, Logger: a.Logger,
+		Dial: a.dialOptions("", a.Host), Connect: a.Connect, Voters: a.Voters,
+		First: a.endpoints(-1)[0], Tick: storeTick, Logger: a.Logger,
 		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
 			m.tasks.Go(func() { m.consider(ctx, other) })
 		},

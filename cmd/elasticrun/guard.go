@@ -66,7 +66,7 @@ func agentLost(r guard.Result) ending {
 		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
 		how = "was " + how // killed by signal 9 (SIGKILL)
 	}
-	end.err = fmt.Errorf("the agent, pid %d, %s; the job was ended, %s reaped",
+	end.err = fmt.Errorf("the agent, pid %d, %s; its workers were killed, %s reaped",
 		r.Exit.PID, how, plural.Of(r.Swept, "process"))
 	return end
 }

@@ -17,13 +17,13 @@ func TestAgentLost(t *testing.T) {
 		{
 			procs.Exit{PID: 7, Signal: syscall.SIGKILL},
 			137,
-			"elasticrun: the agent, pid 7, was killed by signal 9 (SIGKILL); the job was ended, 3 processes reaped\n" +
+			"elasticrun: the agent, pid 7, was killed by signal 9 (SIGKILL); its workers were killed, 3 processes reaped\n" +
 				"elasticrun: exit_code=137 reason=signal\n",
 		},
 		{
 			procs.Exit{PID: 7, Code: 2},
 			70,
-			"elasticrun: the agent, pid 7, exited with code 2; the job was ended, 3 processes reaped\n" +
+			"elasticrun: the agent, pid 7, exited with code 2; its workers were killed, 3 processes reaped\n" +
 				"elasticrun: exit_code=70 reason=internal\n",
 		},
 	} {

@@ -16,7 +16,7 @@ import (
 )
 
 // errGuardGone ends a run whose guard was killed.
-var errGuardGone = errors.New("the guard was killed: the job was ended")
+var errGuardGone = errors.New("the guard was killed: this node's workers were stopped")
 
 // duplicateWindow is how long after a signal a second one counts as a copy of the first: an init system or a scheduler
 // signals guard and agent alike, and the guard passes its own copy on.

@@ -176,6 +176,10 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 		e.WaitAdvice = fmt.Sprintf("without --rdzv-id only the same command in the same folder is this job (run id %s): "+
 			"give the same --rdzv-id=ID in each terminal to join with other arguments", cfg.RunID)
 	}
+	if !cfg.Rendezvous.Local && cfg.Given("rdzv-endpoint") && cfg.Given("rdzv-id") {
+		e.WaitAdvice = fmt.Sprintf("the others need the same --rdzv-endpoint=%s --rdzv-id=%s", cfg.Rendezvous.Endpoint,
+			cfg.RunID)
+	}
 	e.Status, e.StatusInterval = o.Status, StatusInterval
 	if e.Backend == rdzv.BackendEtcd {
 		e.StatusInterval = etcdStatusInterval

@@ -100,10 +100,10 @@ func Keepers(c *config.Config) string {
 		return "by its host alone, unless elasticrun store is there: the loss of the host ends the job"
 	case c.MaxNodes == 2:
 		return "by its host, unless elasticrun store is there: it hands over to the other node when it is told to stop or " +
-			"its agent is killed, and the loss of its node ends the job"
+			"its agent is killed; if its node is lost, the other one waits for it and ends"
 	case len(r.Endpoints) == 1:
 		return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job only at "+
-			"the endpoint, and at HOST,HOST,HOST while one of them is left", r.Voters)
+			"the endpoint: name three nodes (--rdzv-endpoint=HOST,HOST,HOST) to do without the first", r.Voters)
 	}
 	return fmt.Sprintf("by %d nodes once as many have joined: any one may be lost; newcomers find the job while one "+
 		"of the endpoints is left", r.Voters)

@@ -147,10 +147,10 @@ func TestKeepers(t *testing.T) {
 	}{
 		{name: "one node", nodes: 1, at: at("a")},
 		{name: "two nodes", nodes: 2, at: at("a"), want: "by its host, unless elasticrun store is there: it hands over to " +
-			"the other node when it is told to stop or its agent is killed, and the loss of its node ends the job"},
+			"the other node when it is told to stop or its agent is killed; if its node is lost, the other one waits for it and ends"},
 		{
 			name: "three nodes", nodes: 3, at: at("a"), want: "by 3 nodes once as many have joined: any one may be lost; newcomers " +
-				"find the job only at the endpoint, and at HOST,HOST,HOST while one of them is left",
+				"find the job only at the endpoint: name three nodes (--rdzv-endpoint=HOST,HOST,HOST) to do without the first",
 		},
 		{
 			name: "three endpoints", nodes: 3, at: at("a", "b", "c"), want: "by 3 nodes once as many have joined: any one may be " +

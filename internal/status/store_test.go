@@ -5,7 +5,7 @@ import "testing"
 func TestStoreText(t *testing.T) {
 	for want, s := range map[string]Store{
 		"store: kept by a:1 alone, whose loss would end the job": {Voters: []string{"a:1"}, Leader: "a:1"},
-		"store: kept by a:1, from which b:2 takes over if its agent is killed; the loss of its node would end the job": {
+		"store: kept by a:1, from which b:2 takes over if its agent is killed; if its node is lost, the job waits for it": {
 			Voters: []string{"a:1"}, Leader: "a:1", Heirs: []string{"b:2"},
 		},
 		"store: kept by a:1 alone, whose loss would end the job: it cannot reach b:2": {

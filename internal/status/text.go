@@ -75,8 +75,8 @@ func (s *Store) text() string {
 	case len(voters) == 1 && s.Problem != "":
 		return "store: kept by " + voters[0] + " alone, whose loss would end the job: " + cleanUpTo(maxProblem, s.Problem)
 	case len(voters) == 1 && len(s.Heirs) > 0:
-		return fmt.Sprintf("store: kept by %s, from which %s takes over if its agent is killed; the loss of its node "+
-			"would end the job", voters[0], clean(s.Heirs[0]))
+		return fmt.Sprintf("store: kept by %s, from which %s takes over if its agent is killed; if its node is lost, the "+
+			"job waits for it", voters[0], clean(s.Heirs[0]))
 	case len(voters) == 1:
 		return "store: kept by " + voters[0] + " alone, whose loss would end the job"
 	case s.SurvivesLoss:

@@ -299,7 +299,11 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
-			line := s.opts.Logger.Warn().Str("run", ended.runID).Str("session", string(ended.id))
+			line := s.opts.Logger.Warn()
+			if ended.runID == "" { // it comes from an earlier leader of the store's group, and the agents say who is lost
+				line = s.opts.Logger.Debug()
+			}
+			line = line.Str("run", ended.runID).Str("session", string(ended.id))
 			if ended.from.IsValid() { // a client at a Unix socket has no address
 				line = line.Stringer("from", ended.from)
 			}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -174,6 +175,9 @@ func TestSpareKeepsTheStore(t *testing.T) {
 	first := j.awaitRound(-1, 2)
 	for _, a := range j.agents {
 		a.await(survivesLoss)
+	}
+	if s := j.status(); !strings.Contains(s, ", led by 10.75.0.1:29400: any one node may be lost") {
+		t.Errorf("elasticrun status says:\n%s", s)
 	}
 	code := losses[1].leave(j, founder)
 	j.awaitRound(first.number, 2)

@@ -42,7 +42,8 @@ func playAll(t *testing.T, tests []leaderTest) {
 //
 //	+id=b +hint=N +launch=ID +restarts +command=C   its node
 //	+max=N                                          its job
-//	+leaving +close +earlier +silent +departing     flags of the report
+//	+leaving +close +earlier +silent +departing     flags of the report; earlier is with a round
+//	+idle                                           earlier, without a round
 //	+from=N                                         it finished round N in another session, or in another store: -1
 //	+stuck                                          its agent does not respond; until its next report
 //	+old=S +grade=G +final                          age, grade and finality of its failure
@@ -232,7 +233,10 @@ func (s *script) option(r *Report, option string) {
 		r.Node.Launch.Restarts = true
 	case "command":
 		r.Node.Command = value
+	case "idle": // it had a session in an earlier store, and no round
+		r.Earlier = true
 	case "earlier":
+		r.HadRound = true
 		r.Earlier = true
 	case "silent":
 		r.Silent = true

@@ -73,7 +73,7 @@ func (l *leader) goneMembers() string {
 // unknownMembers says that an earlier store of the run had members that this one does not know; empty if it had none.
 func (l *leader) unknownMembers() string {
 	for _, p := range l.participants.byID {
-		if p.report.Earlier && !l.hasRound {
+		if p.report.HadRound && !l.hasRound {
 			return "; nodes that had finished before the job lost its store may have left with success: if so, start the " +
 				"job again on all nodes"
 		}

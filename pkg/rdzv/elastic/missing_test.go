@@ -54,6 +54,12 @@ func TestGivenUp(t *testing.T) {
 			), "1 of at least 2 nodes were there, and no more came in 1m; b (node rank 1) was lost",
 		},
 		{
+			"the job has lost its store before it had a round", defaultJob(), []step{
+				{0, "a ready +idle", "job"},
+				{60, "", "result: timeout, forget job, end: a"},
+			}, "1 of at least 2 nodes were there, and no more came in 1m",
+		},
+		{
 			"the job has lost its store", defaultJob(), []step{
 				{0, "a ready +earlier", "job"},
 				{60, "", "result: timeout, forget job, end: a"},

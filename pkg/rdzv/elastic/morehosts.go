@@ -190,6 +190,9 @@ func (a *C10d) firstSession(ctx context.Context, addrs []string, timeout time.Du
 type endpointsError struct{ tried []error }
 
 func (e *endpointsError) Error() string {
+	if err := notOurs(e.tried); err != nil {
+		return err.Error()
+	}
 	attempts := make([]attemptError, len(e.tried))
 	for i, err := range e.tried {
 		attempts[i] = newAttempt(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -67,15 +68,22 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 	if a.Socket != "" {
 		return as.joinLocal(ctx)
 	}
-	store, err := a.observeAt(ctx, as, a.hostOf(0))
-	for i := 1; err != nil && i <= len(a.More) && ctx.Err() == nil; i++ {
-		var further error
-		if store, further = a.observeAt(ctx, as, a.hostOf(i)); further == nil {
+	var tried []error
+	for i := 0; i <= len(a.More) && (i == 0 || ctx.Err() == nil); i++ {
+		store, err := a.observeAt(ctx, as, a.hostOf(i))
+		if err == nil {
 			return store, nil
 		}
-		err = &endpointsError{[]error{err, further}}
+		tried = append(tried, err)
 	}
-	return store, err
+	err := tried[0]
+	if len(tried) > 1 {
+		err = &endpointsError{tried}
+	}
+	if errors.Is(err, coord.ErrUnavailable) {
+		err = fmt.Errorf("%w; if the job goes on elsewhere, ask on one of its nodes, without --rdzv-endpoint", err)
+	}
+	return nil, err
 }
 
 // observeAt opens a session of the observer as at an endpoint.

@@ -89,7 +89,10 @@ func (m *member) nextStoreCheck() optionalTime {
 // storeReplaced forgets the rounds of a store that another one has replaced. The new store counts epochs and rounds
 // from the start and has no answer for an earlier session of this agent. Every worker must have ended, and the caller
 // calls sessionRenewed next.
-func (m *member) storeReplaced() { m.fence, m.report.Earlier = Fence{}, true }
+func (m *member) storeReplaced() {
+	m.report.HadRound = m.report.HadRound || m.nodes > 0
+	m.fence, m.report.Earlier = Fence{}, true
+}
 
 // errStoreSilent ends a session in a store that does not answer, so that the agent looks for the store anew.
 var errStoreSilent = &silentStoreError{}

@@ -185,6 +185,8 @@ type Report struct {
 	Stuck bool `json:"stuck,omitempty"`
 	// Earlier says that this agent had a session in an earlier store of the run, which this store has replaced.
 	Earlier bool `json:"earlier,omitempty"`
+	// HadRound says that it was in a round of an earlier store.
+	HadRound bool `json:"had_round,omitempty"`
 	// Leaving says, before any worker is signaled, that the node is about to leave.
 	Leaving bool `json:"leaving,omitempty"`
 	// Departing asks, with Done, to leave the exit barrier though other nodes still run.

@@ -42,12 +42,12 @@ func (s storeAddrs) reachable() []string {
 	return slices.Concat(s.Addrs, s.Candidates)
 }
 
-// addrs returns where the agents find the store now.
+// addrs returns where the agents find the store now, which this process serves.
 func (m *storeMember) addrs() storeAddrs {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return storeAddrs{
-		Addrs: m.status.Voters, Candidates: addrsOf(m.candidates), Others: m.others,
+		Addrs: m.status.Voters, Leader: m.addr, Candidates: addrsOf(m.candidates), Others: m.others,
 		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem, Heirs: m.status.Heirs,
 	}
 }
@@ -102,7 +102,7 @@ func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
 	h.storeSurvives = at.SurvivesLoss
 	if len(at.Heirs) > 0 && h.opts.Job.Max < minVoters && !h.storeHasHeir {
 		h.log.Info().Msgf("%s keeps the job's store: if its agent is killed or told to stop, the other node takes over; if "+
-			"the node is lost, the job ends", at.Addrs[0])
+			"the node is lost, the job waits for it", at.Addrs[0])
 	}
 	h.storeHasHeir = len(at.Heirs) > 0
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -42,7 +44,8 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 			return client, err
 		}
 		m.log.Warn().Msgf("the nodes that kept the store of run %q are gone, or too few for a round: this node begins a "+
-			"new store", m.access.RunID)
+			"new store, whose first round waits %s, until their workers have ended", m.access.RunID,
+			seconds.Format(m.access.TTL))
 		m.beginAnew(former)
 	} else if client, err := m.joinEndpoints(ctx); client != nil || err != nil {
 		return client, err
@@ -140,6 +143,7 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	case refused != nil:
 		return nil, refused
 	case m.index == 0:
+		m.warnOfUnknownHosts(errs)
 		return nil, nil
 	}
 	before := 0
@@ -167,6 +171,16 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	}
 	m.log.Warn().Msgf("nobody answers at the endpoints before %s: this node begins the job's store", m.addr)
 	return nil, nil
+}
+
+// warnOfUnknownHosts warns of further endpoints whose host does not exist: newcomers do not find the store there.
+func (m *storeMember) warnOfUnknownHosts(errs []error) {
+	for _, err := range errs {
+		if unknown, ok := errors.AsType[*net.DNSError](err); ok && unknown.IsNotFound {
+			m.log.Warn().Msgf("no host has the name %s, which is in --rdzv-endpoint: no node will find the job there",
+				unknown.Name)
+		}
+	}
 }
 
 // memberTimeout bounds an attempt to reach one of several members.

@@ -164,6 +164,41 @@ func TestTwoNodesInTurn(t *testing.T) {
 	}
 }
 
+// TestStartedAgainAtOnce replaces the agent at the endpoint by one that is started while the former still listens
+// there. The new one listens there later, so a node that comes after the other one has left finds the job.
+func TestStartedAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, departure := range []departure{departures[1], guardKilled} {
+		t.Run(departure.name, func(t *testing.T) {
+			t.Parallel()
+			j := newTogether(t, "1:2")
+			two := j.nodes()[:2]
+			former := j.start(two[0])
+			former.await("hosting the rendezvous")
+			other := j.start(two[1])
+			at := j.awaitRound(-1, 2)
+			other.await(takesOver)
+			codes := map[*program]int{former: departure.leave(j, former)}
+			next := j.start(two[0])
+			at = j.awaitRound(at.number, 2)
+			var worlds []int // perhaps a round without the node came first
+			for _, r := range rounds(j.record()) {
+				if len(r.steps) > 0 {
+					worlds = append(worlds, r.lines[0].World)
+				}
+			}
+			next.await(takesOver)
+			codes[other] = departures[1].leave(j, other)
+			other.code()
+			at = j.awaitRound(at.number, 1)
+			j.start(two[1])
+			j.awaitRound(at.number, 2)
+			j.finish()
+			j.end(0, codes, expected{worlds: append(worlds, 1, 2)})
+		})
+	}
+}
+
 // TestSpareKeepsTheStore loses the host of a job of two nodes that has a spare: three keep the store.
 func TestSpareKeepsTheStore(t *testing.T) {
 	t.Parallel()

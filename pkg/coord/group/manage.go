@@ -8,8 +8,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// bucketMembers has the address of each member, by its id. A later server of the store ignores it.
-const bucketMembers = "members"
+// bucketMembers has the address of each member, by its id, and bucketProcesses its Candidate.Process. A later server of
+// the store ignores them.
+const (
+	bucketMembers   = "members"
+	bucketProcesses = "processes"
+)
+
+func keyOf(id replica.ID) string { return strconv.FormatUint(uint64(id), 10) }
 
 // manager is the leader's memory of what it has asked of others. The loop owns it. The zero value is ready for use.
 type manager struct {
@@ -25,13 +31,20 @@ type manager struct {
 // refusal is why a candidate is not asked to join: it has left, or was silent.
 type refusal struct {
 	until   int    // in ticks since the start
-	process string // the candidate's, "" if it was none then; the refusal does not hold for another one
+	process string // the member's, "" if it is not known; the refusal does not hold for another one
 }
 
-// note records the address of a member in the contents, so that all members know it. done gets the outcome.
+// note records the address and the process of a member in the contents, so that all members know them. done gets the
+// outcome.
 func (g *manager) note(m *Member, id replica.ID, addr string, done func(error)) {
-	edit := replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10), Value: []byte(addr)}
-	m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write([]replica.Edit{edit}) }, done)
+	edits := []replica.Edit{{Bucket: bucketMembers, Key: keyOf(id), Value: []byte(addr)}}
+	m.mu.Lock()
+	c, _ := m.candidateAt(addr)
+	m.mu.Unlock()
+	if c.Process != "" {
+		edits = append(edits, replica.Edit{Bucket: bucketProcesses, Key: keyOf(id), Value: []byte(c.Process)})
+	}
+	m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write(edits) }, done)
 }
 
 // leaving records that a member will end soon.
@@ -47,7 +60,7 @@ func (g *manager) leaving(id replica.ID) {
 
 // addrOf returns a member's address, or "".
 func (m *Member) addrOf(id replica.ID) string {
-	if value := m.replica.Value(bucketMembers, strconv.FormatUint(uint64(id), 10)); value != nil {
+	if value := m.replica.Value(bucketMembers, keyOf(id)); value != nil {
 		return string(value)
 	}
 	return m.addrs[id] // of a member that the contents, which may be out of date, do not have
@@ -155,25 +168,46 @@ func (m *Member) forget(status replica.Status, lost, silent []replica.ID) {
 		default:
 			pause = refusedTicks
 		}
-		m.refuse(m.addrOf(id), pause)
+		m.refuse(id, pause)
 		delete(g.adopted, id)
-		edits = append(edits, replica.Edit{Bucket: bucketMembers, Key: strconv.FormatUint(uint64(id), 10)})
+		for _, bucket := range []string{bucketMembers, bucketProcesses} {
+			edits = append(edits, replica.Edit{Bucket: bucket, Key: keyOf(id)})
+		}
 	}
 	if len(edits) > 0 {
 		m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write(edits) }, func(error) {})
 	}
 }
 
-// refuse keeps the candidate at addr from being asked to join for so many ticks.
-func (m *Member) refuse(addr string, ticks int) {
+// refuse keeps a member that is removed from being asked to join again for so many ticks, unless another process
+// follows it at its address.
+func (m *Member) refuse(id replica.ID, ticks int) {
 	g := &m.manager
 	if g.refused == nil {
 		g.refused = map[string]refusal{}
 	}
+	process := m.processOf(id)
+	if process == "" { // it founded the group; usually it is still the candidate
+		m.mu.Lock()
+		c, _ := m.candidateAt(m.addrOf(id))
+		m.mu.Unlock()
+		process = c.Process
+	}
+	g.refused[m.addrOf(id)] = refusal{until: g.now + ticks, process: process}
+}
+
+// processOf returns the process of a member, or "" if it is not known.
+func (m *Member) processOf(id replica.ID) string {
+	return string(m.replica.Value(bucketProcesses, keyOf(id)))
+}
+
+// isSucceeded reports whether another process is at the address of a member: the member is gone.
+func (m *Member) isSucceeded(id replica.ID) bool {
+	process := m.processOf(id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, _ := m.candidateAt(addr)
-	g.refused[addr] = refusal{until: g.now + ticks, process: c.Process}
+	c, found := m.candidateAt(m.addrOf(id))
+	return found && process != "" && c.Process != "" && c.Process != process
 }
 
 // refusedUntil returns until when the candidate is not asked to join.
@@ -205,7 +239,7 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 			silent = min(silent, g.now-joined) // it can send nothing before it was asked
 		}
 		return member{
-			id: id, silent: silent >= silentTicks, leaving: leaving,
+			id: id, silent: silent >= silentTicks || silent >= missingTicks && m.isSucceeded(id), leaving: leaving,
 			current: other.Applied > 0 && other.Match >= committed,
 		}
 	}

@@ -164,6 +164,37 @@ func TestTakeOverBefore(t *testing.T) {
 	})
 }
 
+// TestNextProcessIsHeir restarts a learner at its address, sometimes after its leader has learned of it: soon the new
+// process can take over.
+func TestNextProcessIsHeir(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork(t, Options{})
+			n.start("member0:1")
+			first := n.members["member0:1"]
+			next := func(process string) { first.SetCandidates([]Candidate{{"member0:1", "a"}, {"member1:1", process}}) }
+			if err := first.Found(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5 {
+				n.start("member1:1")
+				next(string(rune('b' + i)))
+				began := time.Now()
+				n.await("an heir", func() bool { return len(first.Status().Heirs) == 1 })
+				if took := time.Since(began); took > 1500*time.Millisecond {
+					t.Errorf("the next process can take over after %v", took)
+				}
+				pass(time.Second)
+				n.kill("member1:1")
+				if early {
+					next(string(rune('c' + i)))
+				}
+				pass(300 * time.Millisecond)
+			}
+		})
+	}
+}
+
 // TestStored checks that nothing is stored while others vote too, and after a member has left its group.
 func TestStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

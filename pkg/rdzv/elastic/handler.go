@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -20,15 +21,17 @@ import (
 // agent's goroutine calls NextRendezvous and Succeed. Any goroutine may call the other methods, which pass their work
 // to the driving goroutine.
 type Handler struct {
-	opts      Options
-	log       zerolog.Logger
-	calls     chan func(now time.Duration)
-	stops     chan rdzv.Stop // holds the last Stop until the agent receives it
-	runOrders chan runOrder  // holds the last order to start a round
-	joins     chan struct{}  // holds an order to help to keep the store, while this node waits
-	reenter   chan struct{}  // the agent has to enter again, with a new offer
-	driveDone chan struct{}  // closed when drive has returned
-	endKnown  chan struct{}  // closed when this agent has learned how the job ended, even if its workers still stop
+	opts         Options
+	log          zerolog.Logger
+	calls        chan func(now time.Duration)
+	stops        chan rdzv.Stop // holds the last Stop until the agent receives it
+	runOrders    chan runOrder  // holds the last order to start a round
+	tasks        sync.WaitGroup // what joinStore has started
+	joiningStore atomic.Bool    // joinStore has started it
+	joins        chan struct{}  // holds an order to help to keep the store, while this node waits
+	reenter      chan struct{}  // the agent has to enter again, with a new offer
+	driveDone    chan struct{}  // closed when drive has returned
+	endKnown     chan struct{}  // closed when this agent has learned how the job ended, even if its workers still stop
 
 	opening sync.Mutex // held while the first session is opened
 

@@ -233,6 +233,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 		stop(errFinished)
 		<-h.driveDone
 	}
+	h.tasks.Wait()
 	return errors.Join(h.opts.Access.Close(ctx, h.Outcome() != nil), h.closeStore())
 }
 

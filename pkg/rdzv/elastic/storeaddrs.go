@@ -57,7 +57,7 @@ type storeJoiner interface {
 	keptTogether() bool
 	storeMoved(client *coord.Client, at storeAddrs)
 	recordProof(sent time.Duration)
-	JoinStore(ctx context.Context) (addr string, err error)
+	JoinStore(ctx context.Context, stop <-chan struct{}) (addr string, err error)
 }
 
 // watchStoreAddrs notifies the handler of where the store may be.
@@ -107,18 +107,21 @@ func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
 	h.storeHasHeir = len(at.Heirs) > 0
 }
 
-// joinStore makes this agent a candidate for the store's group.
+// joinStore makes this agent a candidate for the store's group. Shutdown waits for that.
 func (h *Handler) joinStore(ctx context.Context) {
 	access, ok := h.opts.Access.(storeJoiner)
-	if !ok || !access.keptTogether() {
+	if !ok || !access.keptTogether() || h.joiningStore.Swap(true) {
 		return
 	}
-	addr, err := access.JoinStore(ctx)
-	if err != nil {
-		h.log.Warn().Err(err).Msg("this node cannot help to keep the job's store")
-		return
-	}
-	h.call(func(time.Duration) { h.m.setStoreMember(addr) })
+	h.tasks.Go(func() {
+		defer h.joiningStore.Store(false)
+		addr, err := access.JoinStore(context.WithoutCancel(ctx), h.driveDone)
+		if err != nil {
+			h.log.Warn().Err(err).Msg("this node cannot help to keep the job's store")
+			return
+		}
+		h.call(func(time.Duration) { h.m.setStoreMember(addr) })
+	})
 }
 
 // setStoreMember sets the address at which this agent can help to keep the store.

@@ -95,13 +95,20 @@ func (a *C10d) newEndpointMember(
 }
 
 // JoinStore makes this process a candidate for the store's group, unless it is one, and returns the address at which
-// the group reaches it. It returns "" if this node has no address or port for that.
-func (a *C10d) JoinStore(ctx context.Context) (string, error) {
+// the group reaches it. It returns "" if this node has no address or port for that, or if stop is closed. If another
+// agent has the endpoint that is this machine, JoinStore waits for it for a while: it may be this node's former agent,
+// which is about to end.
+func (a *C10d) JoinStore(ctx context.Context, stop <-chan struct{}) (string, error) {
 	a.mu.Lock()
 	m, client := a.together, a.client
 	a.mu.Unlock()
 	if m == nil {
-		m = a.takeEndpoint(ctx)
+		m = a.awaitEndpoint(ctx, stop)
+	}
+	select {
+	case <-stop:
+		return "", nil
+	default:
 	}
 	if m != nil {
 		return m.addr, nil

@@ -380,7 +380,7 @@ func TestEndpointIsTakenOver(t *testing.T) {
 			if err := former.Close(t.Context(), false); err != nil {
 				t.Fatal(err)
 			}
-			addr, err := next.JoinStore(t.Context())
+			addr, err := next.JoinStore(t.Context(), nil)
 			defer func() { _ = next.Close(t.Context(), false) }()
 			if err != nil || addr != endpoint {
 				t.Errorf("it listens at %s, %v, want %s", addr, err, endpoint)

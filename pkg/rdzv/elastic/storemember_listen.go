@@ -49,6 +49,30 @@ func (a *C10d) setTaken(index int, role HostRole) {
 	a.taken = &takenEndpoint{index, role}
 }
 
+// How long and how often awaitEndpoint tries.
+const (
+	awaitEndpointTime  = 10 * time.Second
+	awaitEndpointPause = 100 * time.Millisecond
+)
+
+// awaitEndpoint calls takeEndpoint until that succeeds, for a while. It returns nil at once if there is nothing to
+// take, and when stop is closed.
+func (a *C10d) awaitEndpoint(ctx context.Context, stop <-chan struct{}) *storeMember {
+	for began := time.Now(); ; {
+		a.mu.Lock()
+		taken := a.taken != nil
+		a.mu.Unlock()
+		if m := a.takeEndpoint(ctx); m != nil || !taken || time.Since(began) > awaitEndpointTime {
+			return m
+		}
+		select {
+		case <-time.After(awaitEndpointPause):
+		case <-stop:
+			return nil
+		}
+	}
+}
+
 // takeEndpoint makes this process a member of the store's group that listens at this machine's endpoint, if whoever
 // listened there has ended meanwhile: for example this node's former agent, which had not yet handed over. Otherwise
 // newcomers would not find the store there any more. It returns nil if that is not possible.

@@ -72,26 +72,20 @@ type C10d struct {
 
 	role coord.Role // of the session
 
-	mu        sync.Mutex
-	host      *host          // nil if this agent is a client, or keeps the store together with others
-	taken     *takenEndpoint // this machine's endpoint, while another agent may listen there; nil if there is none
-	together  *storeMember   // nil while this agent keeps no store together with others
-	client    *coord.Client  // the last one
-	proof     time.Duration  // when the latest keep-alive was sent that a store has answered
-	storePort int            // the port at which the client found the store; 0 before
-	refused   time.Time      // since when Open finds that nobody listens at the endpoint; zero if that is not known
-	maxWait   time.Duration  // how long one of several candidates may make this agent wait
-	waited    bool           // one of them has made it wait that long
+	mu       sync.Mutex
+	host     *host          // nil if this agent is a client, or keeps the store together with others
+	taken    *takenEndpoint // this machine's endpoint, while another agent may listen there; nil if there is none
+	together *storeMember   // nil while this agent keeps no store together with others
+	client   *coord.Client  // the last one
+	// knowsMembers says that the agent has learned who keeps the store.
+	knowsMembers bool
+	proof        time.Duration // when the latest keep-alive was sent that a store has answered
+	storePort    int           // the port at which the client found the store; 0 before
+	refused      time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
+	maxWait      time.Duration // how long one of several candidates may make this agent wait
+	waited       bool          // one of them has made it wait that long
 
 	warnedOfOneMachine bool // two endpoints are this machine
-}
-
-// StoreHost is a further endpoint of a store that agents keep together.
-type StoreHost struct {
-	Host  string
-	Ports []int // as C10d.Ports
-	// IsHost says whether this agent listens there. Nil derives it from Host.
-	IsHost *bool
 }
 
 // dialPause is the shortest pause between two attempts to reach the store.
@@ -196,7 +190,7 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 // attempt connects to the store once. It hosts the store instead if this agent may, and nobody hosts it yet.
 func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 	a.mu.Lock()
-	first := a.client == nil
+	first := a.client == nil || a.mayTakeEndpoint()
 	if a.waited {
 		a.maxWait *= 2
 	}

@@ -2,10 +2,13 @@ package elastic
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // The guard of an agent that alone keeps the store may hand over until the next agent is started at the endpoint. What
@@ -60,6 +63,37 @@ func TestHeirs(t *testing.T) {
 			m.setKnown(tt.known, 0)
 			m.update(func() { m.status.Heirs = tt.known })
 			tt.does(t, a, a.Heirs())
+		})
+	}
+}
+
+// An agent that was started while another one listened at its endpoint hosts the store when that one has gone, unless
+// it has learned who keeps the store.
+func TestEndpointIsFreeLater(t *testing.T) {
+	t.Parallel()
+	for _, knows := range []bool{false, true} {
+		t.Run(fmt.Sprintf("knows others %v", knows), func(t *testing.T) {
+			t.Parallel()
+			former := newMemberAccess(t, freeTCPPort(t))
+			former.RunID += fmt.Sprint(knows)
+			store := openTogether(t, former)
+			next := newMemberAccess(t, former.Ports[0])
+			next.RunID = former.RunID
+			client := openTogether(t, next).(*coord.Client)
+			if knows {
+				next.storeMoved(client, storeAddrs{Addrs: []string{client.Addr()}})
+			}
+			former.storeMember().removeGroupFile()
+			if err := errors.Join(store.Close(t.Context()), former.Close(t.Context(), false)); err != nil {
+				t.Fatal(err)
+			}
+			again, err := next.attempt(t.Context())
+			if again != nil {
+				_ = again.Close(t.Context())
+			}
+			if knows != (err != nil) {
+				t.Errorf("another attempt: %v", err)
+			}
 		})
 	}
 }

@@ -22,6 +22,14 @@ import (
 // them leads to a member of its group. The agent on the machine of an endpoint listens there. The first endpoint's
 // agent founds the group. The next one does if nobody answers at those before it for a while: see findGroup.
 
+// StoreHost is a further endpoint of a store that agents keep together.
+type StoreHost struct {
+	Host  string
+	Ports []int // as C10d.Ports
+	// IsHost says whether this agent listens there. Nil derives it from Host.
+	IsHost *bool
+}
+
 // hostOf returns the host and the ports of an endpoint, by its index.
 func (a *C10d) hostOf(index int) StoreHost {
 	if index == 0 {

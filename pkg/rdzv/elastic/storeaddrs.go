@@ -83,6 +83,9 @@ func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) erro
 // Newcomers and a founder that was started again come to the endpoint.
 func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
 	client.SetAddrs(append(at.reachable(), a.endpoints(-1)...))
+	a.mu.Lock()
+	a.knowsMembers = true
+	a.mu.Unlock()
 	if m := a.storeMember(); m != nil {
 		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
 		m.mu.Lock()

@@ -43,6 +43,11 @@ type takenEndpoint struct {
 	role  HostRole
 }
 
+// mayTakeEndpoint reports whether this agent may listen at its endpoint, although another one has when it was started,
+// because it has not learned who keeps the store. If that other one has gone by then, only who listens there finds out,
+// as an agent that is started now does. a.mu is held.
+func (a *C10d) mayTakeEndpoint() bool { return a.taken != nil && a.keptTogether() && !a.knowsMembers }
+
 func (a *C10d) setTaken(index int, role HostRole) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -90,8 +90,8 @@ func (p *addressPlan) failed(addr string, err, denial error, now time.Time, paus
 	a := p.find(addr)
 	a.trying, a.tried, a.ended, a.due = false, true, now, now.Add(pause)
 	a.forward, a.settled = false, a.forward
-	if soon := now.Add(leastDelay); now.Before(a.likely) && soon.Before(a.due) {
-		a.due = soon
+	if now.Before(a.likely) {
+		a.advance(now.Add(leastDelay))
 	}
 	a.denial, a.refused = denial, RefusedSince(a.refused, err)
 	for _, other := range p.list {
@@ -117,9 +117,7 @@ func (p *addressPlan) bringForward(addr string, now time.Time) {
 		a.due = now
 	case a.tried && !a.forward && !a.settled:
 		a.forward = true
-		if soon := a.ended.Add(leastDelay); soon.Before(a.due) {
-			a.due = soon
-		}
+		a.advance(a.ended.Add(leastDelay))
 	}
 }
 
@@ -131,16 +129,18 @@ func (p *addressPlan) expect(addr string, now, until time.Time) {
 	p.add(addr, now)
 	a := p.find(addr)
 	a.likely = until
-	if soon := latest(now, a.ended.Add(leastDelay)); !a.trying && soon.Before(a.due) {
-		a.due = soon
+	if soon := a.ended.Add(leastDelay); soon.After(now) {
+		a.advance(soon)
+	} else {
+		a.advance(now)
 	}
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// advance makes the next attempt begin at a time, unless it begins earlier.
+func (a *plannedAddress) advance(to time.Time) {
+	if to.Before(a.due) {
+		a.due = to
 	}
-	return b
 }
 
 // denied returns the first address's denial if the latest attempt at each address was denied, or nil.

@@ -42,8 +42,12 @@ func (c *Client) notifySearch() {
 	}
 }
 
-// expect adds to a plan what Expect has noted. mu is held.
-func (c *Client) expect(plan *addressPlan) { plan.expect(c.expected, time.Now(), c.expectedUntil) }
+// inform adds to a plan where the store may be, as this client knows. mu is held.
+func (c *Client) inform(plan *addressPlan) {
+	now := time.Now()
+	plan.addAll(c.allAddrs(), now)
+	plan.expect(c.expected, now, c.expectedUntil)
+}
 
 // Addrs returns the addresses at which the store may be, first the one of the current or latest connection.
 func (c *Client) Addrs() []string {

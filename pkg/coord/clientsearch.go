@@ -33,8 +33,7 @@ func (c *Client) reconnect(ctx context.Context) *clientConn {
 	}
 	c.mu.Lock()
 	var plan addressPlan
-	plan.addAll(c.allAddrs(), time.Now())
-	c.expect(&plan)
+	c.inform(&plan)
 	since := c.brokenSince
 	c.mu.Unlock()
 	if got := c.search(ctx, plan, since, nil); got != nil {
@@ -95,9 +94,8 @@ func (c *Client) search(ctx context.Context, plan addressPlan, since time.Time, 
 			c.searched(&r.plan, result.err)
 		case <-again:
 		case <-c.addrsChanged:
-			r.plan.addAll(c.Addrs(), time.Now())
 			c.mu.Lock()
-			c.expect(&r.plan)
+			c.inform(&r.plan)
 			c.mu.Unlock()
 		case <-oldDone:
 			if !errors.Is(old.err, errTaken) {

@@ -181,12 +181,7 @@ func TestStartedAgainAtOnce(t *testing.T) {
 			codes := map[*program]int{former: departure.leave(j, former)}
 			next := j.start(two[0])
 			at = j.awaitRound(at.number, 2)
-			var worlds []int // perhaps a round without the node came first
-			for _, r := range rounds(j.record()) {
-				if len(r.steps) > 0 {
-					worlds = append(worlds, r.lines[0].World)
-				}
-			}
+			worlds := worldsWithSteps(j.record()) // perhaps a round without the node came first
 			next.await(takesOver)
 			codes[other] = departures[1].leave(j, other)
 			other.code()

@@ -64,6 +64,13 @@ func (m *Member) forgetDials() {
 	}
 }
 
+// candidate is candidateAt for callers that do not hold m.mu.
+func (m *Member) candidate(addr string) (c Candidate, found bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.candidateAt(addr)
+}
+
 // candidateAt returns the candidate at addr that SetCandidates has named. m.mu is held.
 func (m *Member) candidateAt(addr string) (c Candidate, found bool) {
 	i := slices.IndexFunc(m.candidates, func(c Candidate) bool { return c.Addr == addr })

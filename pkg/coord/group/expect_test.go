@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestExpect checks that a client that is told of a new leader finds it at once. Others try again after a pause.
+// TestExpect checks that a client that learns of a new leader finds it at once. Others try again after a pause.
 func TestExpect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

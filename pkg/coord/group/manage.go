@@ -38,10 +38,7 @@ type refusal struct {
 // outcome.
 func (g *manager) note(m *Member, id replica.ID, addr string, done func(error)) {
 	edits := []replica.Edit{{Bucket: bucketMembers, Key: keyOf(id), Value: []byte(addr)}}
-	m.mu.Lock()
-	c, _ := m.candidateAt(addr)
-	m.mu.Unlock()
-	if c.Process != "" {
+	if c, _ := m.candidate(addr); c.Process != "" {
 		edits = append(edits, replica.Edit{Bucket: bucketProcesses, Key: keyOf(id), Value: []byte(c.Process)})
 	}
 	m.request(func(r *replica.Replica) (replica.Ticket, error) { return r.Write(edits) }, done)
@@ -188,9 +185,7 @@ func (m *Member) refuse(id replica.ID, ticks int) {
 	}
 	process := m.processOf(id)
 	if process == "" { // it founded the group; usually it is still the candidate
-		m.mu.Lock()
-		c, _ := m.candidateAt(m.addrOf(id))
-		m.mu.Unlock()
+		c, _ := m.candidate(m.addrOf(id))
 		process = c.Process
 	}
 	g.refused[m.addrOf(id)] = refusal{until: g.now + ticks, process: process}
@@ -204,10 +199,8 @@ func (m *Member) processOf(id replica.ID) string {
 // isSucceeded reports whether another process is at the address of a member: the member is gone.
 func (m *Member) isSucceeded(id replica.ID) bool {
 	process := m.processOf(id)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c, found := m.candidateAt(m.addrOf(id))
-	return found && process != "" && c.Process != "" && c.Process != process
+	c, _ := m.candidate(m.addrOf(id))
+	return process != "" && c.Process != "" && c.Process != process
 }
 
 // refusedUntil returns until when the candidate is not asked to join.
@@ -222,12 +215,10 @@ func (g *manager) refusedUntil(c Candidate) int {
 func (m *Member) view(status replica.Status, committed uint64) view {
 	g := &m.manager
 	v := view{self: m.id, want: m.opts.Voters}
-	for _, id := range slices.Concat(status.Voters, status.Learners) {
-		if m.addrOf(id) == m.opts.First {
+	describe := func(id replica.ID) member {
+		if m.opts.First != "" && m.addrOf(id) == m.opts.First {
 			v.first = id
 		}
-	}
-	describe := func(id replica.ID) member {
 		since, leaving := g.departs[id]
 		v.late = v.late || leaving && g.now-since >= replaceTicks
 		if id == m.id {

@@ -115,8 +115,6 @@ func New(cfg Config) (*Replica, error) {
 	m := newMachine()
 	l := &entryLog{machine: m}
 	if cfg.Founder {
-		// The log begins after an entry that nobody has. So each other replica gets its first state, and with it the
-		// members, from a snapshot.
 		m.members.Voters, m.highest = []uint64{uint64(cfg.ID)}, cfg.ID
 		l.begin(m, 1, 1)
 	}

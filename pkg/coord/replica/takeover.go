@@ -64,8 +64,7 @@ func (r *Replica) TakeOver(a Acknowledged) error {
 	if at < 0 || !r.isAlone() || !r.votes(a.Leader) || r.machine.index != a.Index {
 		return ErrNoLearner
 	}
-	former := r.machine
-	m := former.freeze()
+	m := r.machine.freeze()
 	m.members = &pb.ConfState{Voters: []uint64{uint64(r.id)}, Learners: slices.Delete(others, at, at+1)}
 	l := &entryLog{machine: m}
 	l.begin(m, a.Term+1, a.Index+1)
@@ -75,7 +74,7 @@ func (r *Replica) TakeOver(a Acknowledged) error {
 	}
 	r.node, r.log, r.machine = node, l, m
 	r.term, r.vote, r.commit, r.lead, r.leader = l.start.GetTerm(), 0, l.start.GetCommit(), 0, false
-	r.messages, r.incoming, r.dismissal, r.peers = nil, nil, nil, map[ID]*peer{}
+	r.messages, r.dismissal, r.peers = nil, nil, map[ID]*peer{}
 	r.campaign()
 	return nil
 }

@@ -242,6 +242,17 @@ func (f *founding) setKnown(addrs []string, others int) (record *earlierGroup, m
 	return f.heirs(), !alone || len(known) > 1
 }
 
+// takeOverTime is how long after its leader's last word an agent may take over, if a session has this TTL. An agent at
+// a further endpoint may begin another store foundDelay later, and the first round of one takes a session's time to
+// begin, unless all nodes are there.
+func takeOverTime(ttl time.Duration) time.Duration { return min(ttl/2, foundDelay*3/4) }
+
+// mayTakeOver reports whether this process may take over the group in which its agent has a session. The agent sent the
+// latest keep-alive that was answered so long ago.
+func (f *founding) mayTakeOver(unanswered time.Duration) bool {
+	return !f.closing && !f.yielding && unanswered < min(f.ttl, foundDelay*9/10)
+}
+
 // heirs returns a record of the agents that may go on without this process, or nil if there are none, or if there is no
 // place for it.
 func (f *founding) heirs() *earlierGroup {

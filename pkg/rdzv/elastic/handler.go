@@ -27,7 +27,7 @@ type Handler struct {
 	stops        chan rdzv.Stop // holds the last Stop until the agent receives it
 	runOrders    chan runOrder  // holds the last order to start a round
 	tasks        sync.WaitGroup // what joinStore has started
-	joiningStore atomic.Bool    // joinStore has started it
+	joiningStore atomic.Bool    // joinStore is under way
 	joins        chan struct{}  // holds an order to help to keep the store, while this node waits
 	reenter      chan struct{}  // the agent has to enter again, with a new offer
 	driveDone    chan struct{}  // closed when drive has returned

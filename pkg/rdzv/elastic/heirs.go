@@ -138,11 +138,6 @@ func (h *Heirs) rename(renamed *bool) error {
 	return err
 }
 
-// takeOverTime is how long after its leader's last word an agent may take over. An agent at a further endpoint may
-// begin another store foundDelay later, and the first round of one takes a session's time to begin, unless all nodes
-// are there.
-func (a *C10d) takeOverTime() time.Duration { return min(a.TTL/2, foundDelay*3/4) }
-
 // mayTakeOver reports whether this process may take over the group in place of its only voter: its agent has a session
 // there, which was answered not long ago. The group has a limit of its own, but its clock does not count the time in
 // which the machine is suspended, and its process may have been paused while it had the leader's last word to read.
@@ -150,7 +145,7 @@ func (m *storeMember) mayTakeOver(instance string) bool {
 	session, answered := m.access.sessionIn(), m.access.answeredAt()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.closing && !m.yielding && session == instance && boottime.Now()-answered < min(m.ttl, foundDelay*9/10)
+	return session == instance && m.founding.mayTakeOver(boottime.Now()-answered)
 }
 
 // recordProof records when a keep-alive was sent that the store has answered, on the clock of package boottime.

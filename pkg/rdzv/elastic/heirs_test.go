@@ -55,12 +55,7 @@ func TestHeirs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			a := newMemberAccess(t, freeTCPPort(t))
-			a.RunID += "-" + shortHash(tt.name)
-			openTogether(t, a)
-			m := a.storeMember()
-			t.Cleanup(m.removeGroupFile)
-			m.setKnown(tt.known, 0)
+			a, m := newFounder(t, tt.name, tt.known)
 			m.update(func() { m.status.Heirs = tt.known })
 			tt.does(t, a, a.Heirs())
 		})

@@ -143,6 +143,13 @@ func (p *agentProc) orphan(within time.Duration, done func()) {
 	done()
 }
 
+// powerOff ends everything on the node at once. Its machine forgets what it had in memory.
+func (n *simNode) powerOff() {
+	n.place = simPlace{}
+	n.proc.orphan(0, func() {})
+	n.proc.die()
+}
+
 // losePower ends everything on a node at once.
 func losePower(w *world) {
 	n := w.victim()
@@ -151,9 +158,7 @@ func losePower(w *world) {
 	}
 	w.logf("%s loses power", n.name)
 	w.check.forgive(n, "power")
-	n.place = simPlace{}
-	n.proc.orphan(0, func() {})
-	n.proc.die()
+	n.powerOff()
 	off := w.between(time.Second, 4*w.cfg.ttl)
 	if w.cfg.profile == "one at a time" {
 		off *= 3

@@ -123,6 +123,12 @@ func freezeGuard(w *world) {
 	}
 }
 
+// killBoth kills the node's agent and guard. The kernel kills the workers, and nobody ends the session.
+func (n *simNode) killBoth() {
+	n.proc.orphan(5*time.Millisecond, func() {})
+	n.proc.die()
+}
+
 // killBoth kills agent and guard at the same time. The kernel kills the workers, and nobody ends the session.
 func killBoth(w *world) {
 	n := w.victim()
@@ -131,7 +137,6 @@ func killBoth(w *world) {
 	}
 	w.logf("%s agent %d and its guard are killed", n.name, n.proc.pid)
 	w.check.forgive(n, "killed")
-	n.proc.orphan(5*time.Millisecond, func() {})
-	n.proc.die()
+	n.killBoth()
 	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
 }

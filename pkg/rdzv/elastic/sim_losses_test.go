@@ -56,13 +56,10 @@ func (w *world) lose(l simLoss) {
 	case "agent":
 		w.killBefore(n, again)
 	case "agent and guard":
-		n.proc.orphan(5*time.Millisecond, func() {})
-		n.proc.die()
+		n.killBoth()
 		again()
 	case "power":
-		n.place = simPlace{}
-		n.proc.orphan(0, func() {})
-		n.proc.die()
+		n.powerOff()
 		again()
 	case "term":
 		n.proc.onLoop(n.proc.terminate)

@@ -74,11 +74,9 @@ func (e *simEstate) ask(i int, then func()) {
 
 // takeOver is Member.takeOver, with storeMember.mayTakeOver.
 func (t *simPart) takeOver(g *simGroup, stored replica.Acknowledged) bool {
-	mayTakeOver := !t.closing && !t.yielding && t.p.session != "" && t.p.instance == g.instance
-	now, ttl := t.p.node.local(), t.w.cfg.ttl
-	mayTakeOver = mayTakeOver && now-t.p.m.lastProof < min(ttl, foundDelay*9/10)
-	late := now-t.heardAt > min(ttl/2, foundDelay*3/4)
-	if t.r == nil || t.group != g || t.leaving || (!mayTakeOver || late) && !t.w.plant.takesLate {
+	now, inSession := t.p.node.local(), t.p.session != "" && t.p.instance == g.instance
+	may := inSession && t.mayTakeOver(now-t.p.m.lastProof) && now-t.heardAt <= takeOverTime(t.ttl)
+	if t.r == nil || t.group != g || t.leaving || !may && !t.w.plant.takesLate {
 		return false
 	}
 	if err := t.r.TakeOver(stored); err != nil {

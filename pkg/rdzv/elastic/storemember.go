@@ -160,7 +160,7 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
 			m.tasks.Go(func() { m.consider(ctx, other) })
 		},
-		Store: a.Store, MayTakeOver: m.mayTakeOver, TakeOverTime: a.takeOverTime(),
+		Store: a.Store, MayTakeOver: m.mayTakeOver, TakeOverTime: takeOverTime(a.TTL),
 	})
 	return m
 }

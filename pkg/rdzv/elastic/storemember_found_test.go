@@ -40,6 +40,19 @@ func openTogether(t *testing.T, a *C10d) coord.Store {
 	return store
 }
 
+// newFounder returns an agent, and its part in the store, that has founded a group and knows of other agents. name
+// distinguishes it from others of the test.
+func newFounder(t *testing.T, name string, known []string) (*C10d, *storeMember) {
+	t.Helper()
+	a := newMemberAccess(t, freeTCPPort(t))
+	a.RunID += "-" + shortHash(name)
+	openTogether(t, a)
+	m := a.storeMember()
+	t.Cleanup(m.removeGroupFile)
+	m.setKnown(known, 0)
+	return a, m
+}
+
 // listenSilently listens at an address where nobody answers.
 func listenSilently(t *testing.T) net.Listener {
 	t.Helper()
@@ -137,12 +150,7 @@ func TestRecordOfGroup(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			a := newMemberAccess(t, freeTCPPort(t))
-			a.RunID += "-" + shortHash(tt.name)
-			openTogether(t, a)
-			m := a.storeMember()
-			t.Cleanup(m.removeGroupFile)
-			m.setKnown(tt.known, 0)
+			a, m := newFounder(t, tt.name, tt.known)
 			if tt.leaves {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()

@@ -63,11 +63,14 @@ const (
 // awaitEndpoint calls takeEndpoint until that succeeds, for a while. It returns nil at once if there is nothing to
 // take, and when stop is closed.
 func (a *C10d) awaitEndpoint(ctx context.Context, stop <-chan struct{}) *storeMember {
+	a.mu.Lock()
+	at := a.taken
+	a.mu.Unlock()
+	if at == nil {
+		return nil
+	}
 	for began := time.Now(); ; {
-		a.mu.Lock()
-		taken := a.taken != nil
-		a.mu.Unlock()
-		if m := a.takeEndpoint(ctx); m != nil || !taken || time.Since(began) > awaitEndpointTime {
+		if m := a.takeEndpoint(ctx, *at); m != nil || time.Since(began) > awaitEndpointTime {
 			return m
 		}
 		select {
@@ -81,13 +84,10 @@ func (a *C10d) awaitEndpoint(ctx context.Context, stop <-chan struct{}) *storeMe
 // takeEndpoint makes this process a member of the store's group that listens at this machine's endpoint, if whoever
 // listened there has ended meanwhile: for example this node's former agent, which had not yet handed over. Otherwise
 // newcomers would not find the store there any more. It returns nil if that is not possible.
-func (a *C10d) takeEndpoint(ctx context.Context) *storeMember {
+func (a *C10d) takeEndpoint(ctx context.Context, at takenEndpoint) *storeMember {
 	a.mu.Lock()
-	at, client := a.taken, a.client
+	client := a.client
 	a.mu.Unlock()
-	if at == nil {
-		return nil
-	}
 	var run io.Closer
 	if at.index > 0 || len(a.Ports) > 1 {
 		var err error

@@ -79,6 +79,13 @@ func (n *network) start(addr string) *Member {
 	return m
 }
 
+// storedBy returns what Options.Store of the member at addr has got last.
+func (n *network) storedBy(addr string) []byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stored[addr]
+}
+
 var errCut = errors.New("the network is cut")
 
 func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {

@@ -201,7 +201,7 @@ func TestStored(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1", "member1:1", "member2:1")
 		leader := n.leader()
-		if stored := n.stored[leader]; stored != nil {
+		if stored := n.storedBy(leader); stored != nil {
 			t.Errorf("with three voters %q is stored", stored)
 		}
 		for _, addr := range []string{"member0:1", "member1:1", "member2:1"} {
@@ -209,21 +209,21 @@ func TestStored(t *testing.T) {
 				n.kill(addr)
 			}
 		}
-		if stored := n.stored[leader]; stored != nil {
+		if stored := n.storedBy(leader); stored != nil {
 			t.Errorf("with one of three voters %q is stored", stored)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.foundTwo()
-		if n.stored["member0:1"] == nil || n.stored["member1:1"] != nil {
-			t.Errorf("stored: %q", n.stored)
+		if n.storedBy("member0:1") == nil || n.storedBy("member1:1") != nil {
+			t.Errorf("stored: %q and %q", n.storedBy("member0:1"), n.storedBy("member1:1"))
 		}
 		if err := n.members["member0:1"].Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n.stored["member0:1"] != nil || n.stored["member1:1"] == nil {
-			t.Errorf("stored after the handover: %q", n.stored)
+		if n.storedBy("member0:1") != nil || n.storedBy("member1:1") == nil {
+			t.Errorf("stored after the handover: %q and %q", n.storedBy("member0:1"), n.storedBy("member1:1"))
 		}
 	})
 }

@@ -38,7 +38,7 @@ func runSimulate(args []string, stdout io.Writer) error {
 	defer signals.stop()
 	o := simulate.Options{
 		Agents: cfg.Agents, Min: cfg.MinNodes, Max: cfg.MaxNodes, Rounds: cfg.Rounds, FailAfter: cfg.FailAfter,
-		Kill: cfg.Kill, Leave: cfg.Leave, Cut: cfg.Cut, Join: cfg.Join,
+		Kill: cfg.Kill, Leave: cfg.Leave, Cut: cfg.Cut, Join: cfg.Join, Voters: cfg.Voters,
 		KeepAlive: cfg.KeepAlive, Timeout: cfg.Timeout, Seed: uint64(cfg.Seed), Logger: log,
 	}
 	if !cfg.JSON {

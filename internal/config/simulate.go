@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -23,6 +24,8 @@ type Simulate struct {
 	Leave int `flag:"leave"`
 	Cut   int `flag:"cut"`
 	Join  int `flag:"join"`
+	// Voters is how many agents keep the store together: 1, 3 or 5.
+	Voters int `flag:"voters"`
 	// KeepAlive is the time between an agent's keep-alives; above 0.
 	KeepAlive time.Duration `flag:"keep-alive"`
 	// Timeout is how long each step may take; above 0.
@@ -73,6 +76,11 @@ func SimulateFlags() []Flag {
 			Help: "How many times all of this happens, in this order.",
 		},
 		Flag{
+			Name: "voters", Kind: KindInt, Default: "1", Placeholder: "1|3|5", parse: as(parseVoters),
+			Help: "How many agents keep the store together. If it is 3 or 5, the first agent is in the store's process, and " +
+				"no fault affects it. If it is 1, the store is a process without an agent.",
+		},
+		Flag{
 			Name:        "keep-alive",
 			Kind:        KindSeconds,
 			Default:     "5",
@@ -97,6 +105,14 @@ func SimulateFlags() []Flag {
 		inherit("log-level", func(f *Flag) { f.Default = "error" }), // warnings about lost agents are expected
 		inherit("help"),
 	)
+}
+
+func parseVoters(s string) (int, error) {
+	switch s {
+	case "1", "3", "5":
+		return int(s[0] - '0'), nil
+	}
+	return 0, errors.New("must be one of 1, 3, 5")
 }
 
 // LoadSimulate resolves the arguments of elasticrun simulate, together with the log's environment variables. Its errors

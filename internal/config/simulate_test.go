@@ -13,7 +13,8 @@ import (
 func TestLoadSimulate(t *testing.T) {
 	t.Setenv("LOGLEVEL", "error")
 	defaults := Simulate{
-		Agents: 100, MinNodes: 1, MaxNodes: 100, Rounds: 1, KeepAlive: 5 * time.Second, Timeout: time.Minute, Seed: 1,
+		Agents: 100, MinNodes: 1, MaxNodes: 100, Rounds: 1, Voters: 1, KeepAlive: 5 * time.Second, Timeout: time.Minute,
+		Seed:      1,
 		LogFormat: "auto", LogLevel: zerolog.ErrorLevel,
 	}
 	for _, tt := range []struct {
@@ -26,6 +27,7 @@ func TestLoadSimulate(t *testing.T) {
 		{"--nnodes=20:50 --kill=80", func(s *Simulate) { s.MinNodes, s.MaxNodes, s.Kill = 20, 50, 80 }},
 		{"--nnodes=100", func(s *Simulate) { s.MinNodes, s.MaxNodes = 100, 100 }},
 		{"--fail-after=0", func(s *Simulate) { s.FailAfter = new(time.Duration) }},
+		{"--voters=5", func(s *Simulate) { s.Voters = 5 }},
 		{"--leave=1 --cut=2 --seed=9", func(s *Simulate) { s.Leave, s.Cut, s.Seed = 1, 2, 9 }},
 		{"--kill=50 --join=50 --rounds=4", func(s *Simulate) { s.Kill, s.Join, s.Rounds, s.MaxNodes = 50, 50, 4, 300 }},
 		{"--keep-alive=0.5 --timeout 3 --json", func(s *Simulate) { s.KeepAlive, s.Timeout, s.JSON = time.Second/2, 3*time.Second, true }},
@@ -58,6 +60,7 @@ func TestLoadSimulateRefuses(t *testing.T) {
 		"--nnodes=5:3":                                           "--nnodes=5:3: MIN must not be above MAX: did you mean 3:5?",
 		"--fail-after=-1":                                        "--fail-after=-1: must not be negative",
 		"--keep-alive=0":                                         "--keep-alive=0: must be above 0",
+		"--voters=2":                                             "--voters=2: must be one of 1, 3, 5",
 		"--rounds=0":                                             "--rounds=0: must be between 1 and 32767",
 		"train.py":                                               "train.py: elasticrun simulate takes flags only",
 		"--nproc-per-node=2":                                     "--nproc-per-node: unknown flag",

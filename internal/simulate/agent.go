@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,9 @@ import (
 type agent struct {
 	number int
 	nproc  int
+	access *elastic.C10d
 	h      *elastic.Handler
-	link   *faultLink
+	link   *faultLink  // nil if the simulation never ends it
 	orders chan verb   // what happens to its workers
 	gone   atomic.Bool // its end is not reported
 	cancel context.CancelCauseFunc
@@ -31,33 +31,22 @@ type agent struct {
 // leaveTime is how long the workers of a leaving agent take to exit.
 const leaveTime = 200 * time.Millisecond
 
-func newAgent(c *config, number, nproc int, report func(update), log zerolog.Logger) (*agent, error) {
-	host, portText, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("address of the store: %w", err)
-	}
-	port, err := strconv.Atoi(portText)
-	if err != nil {
-		return nil, fmt.Errorf("address of the store: %w", err)
-	}
-	a := &agent{number: number, nproc: nproc, link: new(faultLink), orders: make(chan verb, 4), report: report}
+// newAgent returns an agent with that access to the store. The caller may set its link.
+func newAgent(c *config, access *elastic.C10d, number, nproc int, report func(update), log zerolog.Logger) *agent {
+	a := &agent{number: number, nproc: nproc, access: access, orders: make(chan verb, 4), report: report}
 	name := "node" + strconv.Itoa(number)
 	identity := fmt.Sprintf("machine:%032x/0", number) // as long as a real one
-	hosts := false
 	a.h = elastic.New(elastic.Options{
-		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{
+		Backend: rdzv.BackendC10d, RunID: c.RunID, Job: c.Job, Node: elastic.Node{
 			Host: name, Identity: identity, Hint: -1,
-			Launch: elastic.Launch{ID: runID},
+			Launch: elastic.Launch{ID: c.RunID},
 		},
-		Access: &elastic.C10d{
-			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Ports: []int{port}, IsHost: &hosts, Hint: -1,
-			Connect: a.link.connect, Logger: log,
-		},
+		Access: access,
 		// No worker connects, so nothing has to listen.
-		Stores:    elastic.WorkerStores{Addr: "127.0.0.1", Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},
+		Stores:    elastic.WorkerStores{Addr: loopback, Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},
 		KeepAlive: c.KeepAlive, Timeout: c.KeepAlive, Logger: log,
 	})
-	return a, nil
+	return a
 }
 
 // errGone is the cause of the canceled context of an agent that the simulation ends.
@@ -78,9 +67,13 @@ func (a *agent) live(ctx context.Context) {
 		}}})
 		self.Failure, again = a.work(ctx, r)
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+}
+
+// shutdown ends the agent's part in the rendezvous.
+func (a *agent) shutdown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_ = a.h.Shutdown(bounded) // it hosts no store, so Shutdown has nothing to wait for
+	_ = a.h.Shutdown(ctx)
 }
 
 // work simulates the workers of a round. It returns their failure, and whether the agent goes on to the next round.

@@ -8,14 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// faultLink is the connection between an agent and the store, with faults to inject.
+// faultLink is the connections that an agent opens, to the store and to others that keep it, with faults to inject.
 type faultLink struct {
 	silent atomic.Bool
 
 	mu           sync.Mutex
 	disconnected bool
-	conn         net.Conn // the last one; nil before
+	conns        map[net.Conn]bool // open ones
 }
+
+func newFaultLink() *faultLink { return &faultLink{conns: map[net.Conn]bool{}} }
 
 var errDisconnected = errors.New("the agent was killed")
 
@@ -31,21 +33,21 @@ func (c *faultLink) connect(ctx context.Context, addr string) (net.Conn, error) 
 		_ = nc.Close()
 		return nil, errDisconnected
 	}
-	c.conn = nc
+	c.conns[nc] = true
 	return &faultConn{Conn: nc, link: c, closed: make(chan struct{})}, nil
 }
 
-// disconnect closes the connection and refuses further ones, as after the agent's process was killed.
+// disconnect closes the connections and refuses further ones, as after the agent's process was killed.
 func (c *faultLink) disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disconnected = true
-	if c.conn != nil {
-		_ = c.conn.Close()
+	for nc := range c.conns {
+		_ = nc.Close()
 	}
 }
 
-// blackhole keeps the connection open and drops all data in both directions.
+// blackhole keeps the connections open and drops all data in both directions.
 func (c *faultLink) blackhole() { c.silent.Store(true) }
 
 // faultConn is a connection of a faultLink.
@@ -75,6 +77,9 @@ func (c *faultConn) Write(b []byte) (int, error) {
 // Close closes the connection. After blackhole the other side does not see it.
 func (c *faultConn) Close() error {
 	c.once.Do(func() { close(c.closed) })
+	c.link.mu.Lock()
+	delete(c.link.conns, c.Conn)
+	c.link.mu.Unlock()
 	if c.link.silent.Load() {
 		return nil
 	}

@@ -15,7 +15,9 @@ type order struct {
 
 // config is what all agents have in common.
 type config struct {
+	RunID     string // of this run alone
 	Addr      string // of the store
+	Voters    int    // Options.Voters
 	Job       elastic.Job
 	KeepAlive time.Duration
 	Seed      uint64

@@ -72,6 +72,14 @@ func (p *process) send(o order) error {
 	return nil
 }
 
+// add adds an update to those of the process.
+func (p *process) add(n update) {
+	select {
+	case p.updates <- n:
+	case <-p.quit:
+	}
+}
+
 // receive returns the next update.
 func (p *process) receive(ctx context.Context) (update, error) {
 	select {

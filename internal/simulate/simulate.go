@@ -10,8 +10,10 @@ package simulate
 
 import (
 	"context"
+	crypto "crypto/rand"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -33,6 +35,9 @@ type Options struct {
 	// Kill agents vanish: their connections close without a word. Leave agents announce that they leave. Cut agents
 	// fall silent while their connections stay open. Join agents come late.
 	Kill, Leave, Cut, Join int
+	// Voters is how many agents keep the store together, from 3 on: 3 or 5. The first agent is in the process of the store
+	// then, and no fault hits it. With 1 no agent keeps it.
+	Voters int
 	// KeepAlive is the interval of an agent's keep-alives; an agent that misses three is lost.
 	KeepAlive time.Duration
 	// Timeout bounds each step.
@@ -98,7 +103,10 @@ func Run(ctx context.Context, o Options, command []string) (result Result, err e
 			err = context.Cause(ctx)
 		}
 	}()
-	if j.store, err = openStore(ctx, o); err != nil {
+	c := &config{
+		RunID: "simulate-" + crypto.Text(), Voters: o.Voters, Job: elasticJob(o), KeepAlive: o.KeepAlive, Seed: o.Seed,
+	}
+	if j.store, err = openStore(ctx, c, o.Logger); err != nil {
 		return result, err
 	}
 	defer j.store.close(ctx)
@@ -106,10 +114,10 @@ func Run(ctx context.Context, o Options, command []string) (result Result, err e
 		return result, err
 	}
 	defer j.swarm.end()
-	first := order{Config: &config{
-		Addr: j.store.addr, Job: elasticJob(o), KeepAlive: o.KeepAlive, Seed: o.Seed,
-	}}
-	if err := j.swarm.send(first); err != nil {
+	if o.Voters > 1 {
+		j.store.host = newAgent(c, j.store.access, 0, 1, j.swarm.add, o.Logger)
+	}
+	if err := j.swarm.send(order{Config: c}); err != nil {
 		return result, err
 	}
 	err = j.run(ctx)
@@ -204,9 +212,18 @@ func (j *job) lose(ctx context.Context, name string, v verb, count int) error {
 	})
 }
 
+// order sends an order to the agents.
+func (j *job) order(ctx context.Context, o order) error {
+	if at := slices.Index(o.Agents, 0); at >= 0 && j.store.host != nil {
+		o.Agents = slices.Delete(slices.Clone(o.Agents), at, at+1)
+		j.store.carryOut(ctx, o.Verb)
+	}
+	return j.swarm.send(o)
+}
+
 // victims chooses as many nodes of the round as the step asks for, or all of them.
 func (j *job) victims(s *Step) []int {
-	members := j.checker.members(j.round)
+	members := slices.DeleteFunc(j.checker.members(j.round), func(n int) bool { return n == 0 && j.store.host != nil })
 	s.Agents = min(s.Agents, len(members))
 	j.random.Shuffle(len(members), func(a, b int) { members[a], members[b] = members[b], members[a] })
 	return members[:s.Agents]
@@ -218,14 +235,14 @@ func (j *job) step(ctx context.Context, name string, agents int,
 	prepare func(*Step) (o order, check func() error),
 ) error {
 	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
-	before := j.store.stats()
+	before := j.store.access.Stats()
 	o, check := prepare(&s)
 	want := min(j.live, j.opts.Max)
 	ctx, cancel := context.WithTimeoutCause(ctx, j.opts.Timeout, fmt.Errorf(
 		"%w: %d agents %s, and %v later no round of %d nodes had begun", rdzv.ErrTimeout, agents, name, j.opts.Timeout, want))
 	defer cancel()
 	round, began := j.round, time.Now()
-	if err := j.swarm.send(o); err != nil {
+	if err := j.order(ctx, o); err != nil {
 		return err
 	}
 	full := o.Verb == verbJoin && s.Nodes == j.opts.Max // the new agents are spares
@@ -256,8 +273,8 @@ func (j *job) finish(ctx context.Context) error {
 		j.opts.Timeout))
 	defer cancel()
 	s := Step{Name: "were told of the end", Agents: j.live, Round: j.round, Nodes: len(j.checker.members(j.round))}
-	before, began := j.store.stats(), time.Now()
-	if err := j.swarm.send(order{Verb: verbSucceed, Agents: j.checker.members(j.round)}); err != nil {
+	before, began := j.store.access.Stats(), time.Now()
+	if err := j.order(ctx, order{Verb: verbSucceed, Agents: j.checker.members(j.round)}); err != nil {
 		return err
 	}
 	for j.checker.ends < j.live {
@@ -281,7 +298,7 @@ func (j *job) receive(ctx context.Context) error {
 
 // note adds a step to the result, with the store's traffic since before.
 func (j *job) note(s Step, before coord.Stats) {
-	after := j.store.stats()
+	after := j.store.access.Stats()
 	s.Received, s.Sent = after.Received.Since(before.Received), after.Sent.Since(before.Sent)
 	j.result.Steps = append(j.result.Steps, s)
 	if j.opts.Step != nil {

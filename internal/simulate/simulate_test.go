@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -33,14 +34,25 @@ func TestMain(m *testing.M) {
 // small returns options of a simulation that takes a second or two.
 func small() Options {
 	return Options{
-		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 2 * time.Minute, Seed: 7,
+		Agents: 20, Min: 1, Max: 24, Rounds: 1, Voters: 1, KeepAlive: time.Second, Timeout: 2 * time.Minute, Seed: 7,
 		Logger: zerolog.Nop(),
 	}
 }
 
 func TestRun(t *testing.T) {
 	t.Parallel()
+	for _, voters := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d voters", voters), func(t *testing.T) {
+			t.Parallel()
+			testRun(t, voters)
+		})
+	}
+}
+
+func testRun(t *testing.T, voters int) {
+	t.Helper()
 	o := small()
+	o.Voters = voters
 	o.FailAfter, o.Kill, o.Leave, o.Cut, o.Join, o.Max = new(time.Duration), 3, 2, 2, 7, 22
 	var steps []Step
 	o.Step = func(s Step) { steps = append(steps, s) }

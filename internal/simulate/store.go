@@ -3,43 +3,73 @@ package simulate
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-const runID = "simulate"
-
-// attempts is how many keep-alives an agent may miss.
-const attempts = 3
+const (
+	loopback = "127.0.0.1"
+	// attempts is how many keep-alives an agent may miss.
+	attempts = 3
+)
 
 // store is the job's coordination store and leader, in this process.
 type store struct {
 	access *elastic.C10d
-	addr   string
+	// host is the job's first agent if several agents keep the store. It is in this process too, and leads.
+	host   *agent
+	living sync.WaitGroup // of host
 	log    zerolog.Logger
 }
 
-func openStore(ctx context.Context, o Options) (*store, error) {
-	hosts := true
-	s := &store{log: o.Logger, access: &elastic.C10d{
-		RunID: runID, TTL: attempts * o.KeepAlive, Host: "127.0.0.1", Ports: []int{0}, IsHost: &hosts, Hint: -1,
-		Logger: o.Logger, Users: &elastic.StoreUsers{Anybody: true}, // as in a job of several machines
-	}}
+// openStore opens the store and sets its address in c.
+func openStore(ctx context.Context, c *config, log zerolog.Logger) (*store, error) {
+	s := &store{log: log, access: newAccess(c, 0, true, log)}
 	if _, err := s.access.Open(ctx); err != nil { // this process's own session does not join the job
 		return nil, err
 	}
-	s.addr = s.access.Front().Addr().String()
-	return s, nil
+	if front := s.access.Front(); front != nil {
+		c.Addr = front.Addr().String()
+		return s, nil
+	}
+	var err error
+	c.Addr, err = s.access.JoinStore(ctx, nil) // it has, and returns the address
+	return s, err
 }
 
-func (s *store) stats() coord.Stats { return s.access.Server().Stats() }
+// newAccess returns an agent's access to the store, which has that port of this machine.
+func newAccess(c *config, port int, hosts bool, log zerolog.Logger) *elastic.C10d {
+	return &elastic.C10d{
+		RunID: c.RunID, TTL: attempts * c.KeepAlive, Host: loopback, Ports: []int{port}, IsHost: &hosts, Hint: -1,
+		Voters: c.Voters, MinNodes: c.Job.Min, MaxNodes: c.Job.Max, LocalAddr: loopback, Logger: log,
+		Users: &elastic.StoreUsers{Anybody: true}, // as in a job of several machines
+	}
+}
+
+// carryOut carries out a verb for the host.
+func (s *store) carryOut(ctx context.Context, v verb) {
+	if v != verbJoin {
+		s.host.do(ctx, v)
+		return
+	}
+	ctx, s.host.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.living.Go(func() {
+		s.host.live(ctx)
+		<-ctx.Done() // the store stays until the other agents know of the job's end
+		s.host.shutdown(ctx)
+	})
+}
 
 // close ends the store at once, without waiting until the agents have read the job's result.
 func (s *store) close(ctx context.Context) {
+	if s.host != nil && s.host.cancel != nil {
+		s.host.cancel(errGone)
+	}
+	s.living.Wait()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
 	if err := s.access.Close(ctx, true); err != nil && !errors.Is(err, context.Canceled) {

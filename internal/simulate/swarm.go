@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -44,7 +46,7 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger
 	err := s.obey(ctx, orders)
 	cancel(errGone)
 	for _, a := range s.agents {
-		a.link.disconnect()
+		a.vanish(ctx)
 	}
 	sending.Wait()
 	gone := make(chan struct{})
@@ -84,7 +86,7 @@ func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 			s.queue(update{Usage: &u})
 		default:
 			for _, n := range o.Agents {
-				s.agents[n].do(o.Verb)
+				s.agents[n].do(ctx, o.Verb)
 			}
 		}
 	}
@@ -95,22 +97,33 @@ const maxNproc = 8
 
 // start starts an agent.
 func (s *swarm) start(ctx context.Context, n int) error {
-	a, err := newAgent(s.config, n, 1+s.random.IntN(maxNproc), s.queue, s.log)
+	_, portText, err := net.SplitHostPort(s.config.Addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("address of the store: %w", err)
 	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return fmt.Errorf("address of the store: %w", err)
+	}
+	access, link := newAccess(s.config, port, false, s.log), newFaultLink()
+	access.Connect = link.connect
+	a := newAgent(s.config, access, n, 1+s.random.IntN(maxNproc), s.queue, s.log)
+	a.link = link
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	s.agents[n] = a
-	s.living.Go(func() { a.live(ctx) })
+	s.living.Go(func() {
+		a.live(ctx)
+		a.shutdown(ctx)
+	})
 	return nil
 }
 
 // do applies v to the agent.
-func (a *agent) do(v verb) {
+func (a *agent) do(ctx context.Context, v verb) {
 	switch v {
 	case verbKill:
 		a.gone.Store(true)
-		a.link.disconnect()
+		a.vanish(ctx)
 		a.cancel(errGone)
 	case verbCut:
 		a.gone.Store(true)
@@ -121,6 +134,14 @@ func (a *agent) do(v verb) {
 	default:
 		a.orders <- v // never blocks: an agent gets one order in a round
 	}
+}
+
+// vanish closes all connections of an agent, and what it keeps of the store.
+func (a *agent) vanish(ctx context.Context) {
+	a.link.disconnect()
+	ctx, cancel := context.WithCancel(ctx)
+	cancel() // it hands nothing over
+	_ = a.access.Close(ctx, true)
 }
 
 // queue adds n to the updates that send will write.

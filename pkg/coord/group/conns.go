@@ -3,6 +3,8 @@ package group
 import (
 	"net"
 	"net/netip"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // ServeConn serves a connection of a client or of another member and owns it from then on. It does not block.
@@ -19,6 +21,14 @@ func (m *Member) ShedPending(n int) int {
 	server := m.current
 	m.mu.Unlock()
 	return server.ShedPending(n)
+}
+
+// Stats returns the counters of the server that gets the connections of clients now.
+func (m *Member) Stats() coord.Stats {
+	m.mu.Lock()
+	server := m.current
+	m.mu.Unlock()
+	return server.Stats()
 }
 
 // ReachedAt returns the addresses of this process at which clients have got a session, as [coord.Server.ReachedAt]. It

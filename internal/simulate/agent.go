@@ -69,10 +69,9 @@ func (a *agent) live(ctx context.Context) {
 	}
 }
 
-// shutdown ends the agent's part in the rendezvous.
+// shutdown ends the agent's part in the rendezvous. If the agent keeps the store, it waits until the others know that
+// the job has ended, or ctx ends.
 func (a *agent) shutdown(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
 	_ = a.h.Shutdown(ctx)
 }
 

@@ -46,7 +46,8 @@ func newAccess(c *config, port int, hosts bool, log zerolog.Logger) *elastic.C10
 	return &elastic.C10d{
 		RunID: c.RunID, TTL: attempts * c.KeepAlive, Host: loopback, Ports: []int{port}, IsHost: &hosts, Hint: -1,
 		Voters: c.Voters, MinNodes: c.Job.Min, MaxNodes: c.Job.Max, LocalAddr: loopback, Logger: log,
-		Users: &elastic.StoreUsers{Anybody: true}, // as in a job of several machines
+		Linger: c.Job.ResultTTL,
+		Users:  &elastic.StoreUsers{Anybody: true}, // as in a job of several machines
 	}
 }
 

@@ -314,29 +314,6 @@ func (a *C10d) hosted() *host {
 	return a.host
 }
 
-// Server returns the store that this process hosts, or nil.
-func (a *C10d) Server() *coord.Server {
-	if h := a.hosted(); h != nil {
-		return h.server
-	}
-	return nil
-}
-
-// Stats returns the counters of the server at which this process serves the store. They are zero if it serves none. A
-// process that keeps the store together with others has one server after the other.
-func (a *C10d) Stats() coord.Stats {
-	a.mu.Lock()
-	h, m := a.host, a.together
-	a.mu.Unlock()
-	switch {
-	case h != nil:
-		return h.server.Stats()
-	case m != nil:
-		return m.member.Stats()
-	}
-	return coord.Stats{}
-}
-
 // StillRunning names the nodes of the round whose workers still run, as far as this process knows: it must host the
 // store. The result is empty otherwise.
 func (a *C10d) StillRunning() string {

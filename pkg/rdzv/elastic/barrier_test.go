@@ -133,7 +133,7 @@ func TestSessionLostAtBarrier(t *testing.T) {
 // awaitDone waits until the leader of host's store has n reports of nodes that are done.
 func awaitDone(t *testing.T, host *Handler, n int) {
 	t.Helper()
-	store := localStore(t, host.opts.Access.(*C10d).Server())
+	store := localStore(t, host.opts.Access.(*C10d).hosted().server)
 	err := Observe(t.Context(), store, "run", func(Snapshot) error {
 		agents, err := listKeys(t.Context(), store, "run/"+prefixAgent)
 		if err != nil {

@@ -164,7 +164,7 @@ func TestWatchdogIsClearedAfterTheStop(t *testing.T) {
 		lose func(host, guest *Handler)
 	}{
 		{"session lost", func(host, guest *Handler) { endSession(t, host, guest) }},
-		{"store closed", func(host, _ *Handler) { _ = host.opts.Access.(*C10d).Server().Close() }},
+		{"store closed", func(host, _ *Handler) { _ = host.opts.Access.(*C10d).hosted().server.Close() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := job(1, 2)

@@ -87,6 +87,21 @@ func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer, index
 	return a.serve(ctx, a.newHost(ln, run, accept))
 }
 
+// Stats returns the counters of the server at which this process serves the store. They are zero if it serves none. A
+// process that keeps the store together with others has one server after the other.
+func (a *C10d) Stats() coord.Stats {
+	a.mu.Lock()
+	h, m := a.host, a.together
+	a.mu.Unlock()
+	switch {
+	case h != nil:
+		return h.server.Stats()
+	case m != nil:
+		return m.member.Stats()
+	}
+	return coord.Stats{}
+}
+
 // newHost serves a store on ln, or on nothing if ln is nil. run is the claim to host the run's only store on this
 // machine, or nil. The host owns both. accept is [tcpstore.ServerOptions.Accept].
 func (a *C10d) newHost(ln net.Listener, run io.Closer, accept func(net.Conn) error) *host {

@@ -42,7 +42,7 @@ func TestServeReleasesEverythingOnFailure(t *testing.T) {
 			if _, err := a.serve(t.Context(), h); !errors.Is(err, coord.ErrServerClosed) {
 				t.Fatalf("serve on a closed store: %v", err)
 			}
-			if a.Server() != nil {
+			if a.hosted() != nil {
 				t.Error("the access still has a host")
 			}
 			_ = listenAt(t, port).Close()
@@ -66,7 +66,7 @@ func TestHostLosesItsStore(t *testing.T) {
 			func(_ *C10d, stopListening func()) { stopListening() },
 		},
 		{"the store has ended", "no space left", func(a *C10d, _ func()) {
-			a.Server().Fail(errors.Join(coord.ErrUnavailable, errors.New("no space left")))
+			a.hosted().server.Fail(errors.Join(coord.ErrUnavailable, errors.New("no space left")))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -197,7 +197,7 @@ func TestTwoStoresOfOneRun(t *testing.T) {
 			RunID: runID, Host: addr, Ports: []int{port}, Hint: -1,
 			Logger: zerolog.New(firstLog).Level(zerolog.WarnLevel),
 		}
-		if _, err := a.Open(t.Context()); err != nil || a.Server() == nil {
+		if _, err := a.Open(t.Context()); err != nil || a.hosted() == nil {
 			t.Fatalf("%s does not host: %v", addr, err)
 		}
 		return a, firstLog

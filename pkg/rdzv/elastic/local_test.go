@@ -87,7 +87,7 @@ func TestLocalAgentsMeet(t *testing.T) {
 				hosts = append(hosts, a)
 			}
 		}
-		if len(hosts) != 1 || hosts[0].Server().Sessions() != len(agents)-1 {
+		if len(hosts) != 1 || hosts[0].hosted().server.Sessions() != len(agents)-1 {
 			t.Fatalf("%d of the agents host a store", len(hosts))
 		}
 		l.close()

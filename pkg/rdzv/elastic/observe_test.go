@@ -193,7 +193,7 @@ func TestObserveChangesNothing(t *testing.T) {
 	for got := ""; got != "round 0 node0=0:busy node1=1:busy"; {
 		got = await(t, "a snapshot of both", snapshots)
 	}
-	if reached := host.Server().ReachedAt(); len(reached) != 1 {
+	if reached := host.hosted().server.ReachedAt(); len(reached) != 1 {
 		t.Errorf("reached at %v", reached)
 	}
 	ends := make(chan error, len(hs))

@@ -212,7 +212,7 @@ func TestOwnStoreAtACandidate(t *testing.T) {
 	p.ports = all
 	p.open(uniqueRunID(t))
 	p.check(func(string) int { return 2 })
-	if p.agents[1].Server() != nil {
+	if p.agents[1].hosted() != nil {
 		t.Error("the second agent hosts a store of its own")
 	}
 	p.close()

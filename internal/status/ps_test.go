@@ -197,7 +197,7 @@ func TestServeLocal(t *testing.T) {
 	}
 	closed = &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed, ClosedBy: closers[0]}}
 	_, err = Stop(t.Context(), &config.Stop{Target: config.Target{Local: true, RunID: "a"}}, machine, "v")
-	const already = `run id "a" on this machine is being closed already, by me\x1b; its workers may still be stopping`
+	const already = `run id "a" is being closed already, by me\x1b; its workers may still be stopping`
 	if late, ok := errors.AsType[*StoppedLateError](err); !ok || late.Error() != already {
 		t.Errorf("closed before: %v", err)
 	}
@@ -343,7 +343,7 @@ func TestStopFromDirectory(t *testing.T) {
 	if _, usage := errors.AsType[*config.UsageError](err); !usage || err.Error() != want || asked != 0 {
 		t.Errorf("elsewhere: %q, %v, asked %d times", line, err, asked)
 	}
-	want = `closed run id "a" on this machine (train.py, pid 7, started in ` + dir + ")"
+	want = `closed run id "a" (train.py, pid 7, started in ` + dir + ")"
 	if line, err = Stop(t.Context(), named, machine, "v"); line != want || err != nil {
 		t.Errorf("elsewhere, with its run id: %q, %v", line, err)
 	}

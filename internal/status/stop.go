@@ -38,7 +38,7 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 				return "", err
 			}
 		}
-		what = fmt.Sprintf("run id %q on this machine", job.RunID)
+		what = fmt.Sprintf("run id %q", job.RunID)
 		done = " (" + job.describe() + ")"
 		err = stopLocal(ctx, job, requester())
 	} else {

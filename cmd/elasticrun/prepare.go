@@ -14,12 +14,14 @@ import (
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/internal/telemetry"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -46,7 +48,8 @@ func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 	}
 	launch.ResolveNode(ctx, cfg, log)
 	p.rendezvous, err = backends.Open(ctx, cfg, backends.Options{
-		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Waiting: l.telemetry.Waits, Logger: log,
+		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Waiting: l.telemetry.Waits,
+		StoreChanged: func(s *elastic.StoreState) { l.telemetry.StoreChanged(status.StoreOf(s)) }, Logger: log,
 	})
 	if err != nil {
 		return nil, err

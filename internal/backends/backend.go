@@ -32,7 +32,9 @@ type Options struct {
 	Status func(context.Context) []byte
 	// Waiting is called with what this node waits for, in words for people; empty if that is not known. It may be nil.
 	Waiting func(why string)
-	Logger  zerolog.Logger
+	// StoreChanged is [elastic.Options.StoreChanged].
+	StoreChanged func(*elastic.StoreState)
+	Logger       zerolog.Logger
 
 	users *elastic.StoreUsers // nil: of the configuration
 }
@@ -167,7 +169,7 @@ func storeUsers(cfg *config.Config) *elastic.StoreUsers {
 // configure adds what only this program has: the guard, its exit notices, and status for observers.
 func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	e.Watchdog, e.AwaitGuard = o.Lifeline.SetDeadline, o.awaitGuard
-	e.LeaveStores, e.Waiting = cfg.ExitBarrierGiven, o.Waiting
+	e.LeaveStores, e.Waiting, e.StoreChanged = cfg.ExitBarrierGiven, o.Waiting, o.StoreChanged
 	e.SharedRunID = cfg.RunID == config.NoRunID
 	if cfg.MaxNodes == 1 {
 		return

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -35,6 +36,11 @@ type Store struct {
 	Heirs []string `json:"heirs,omitempty"`
 	// Problem says, after the name of the leader's node, why too few agents keep it; "" until that has lasted.
 	Problem string `json:"problem,omitempty"`
+}
+
+// StoreOf returns what elastic knows about a store.
+func StoreOf(s *elastic.StoreState) *Store {
+	return &Store{Voters: s.Voters, Leader: s.Leader, SurvivesLoss: s.SurvivesLoss, Heirs: s.Heirs, Problem: s.Problem}
 }
 
 // Round is a decided round.
@@ -68,6 +74,7 @@ func OfAgent(s Snapshot) Job { return OfAgents([]Snapshot{s}) }
 func OfAgents(all []Snapshot) Job {
 	j := Job{Schema: Schema, Time: all[0].Time, RunID: all[0].RunID, Nodes: []Node{}}
 	for _, s := range all {
+		j.Store = cmp.Or(j.Store, s.Store)
 		j.Nodes = append(j.Nodes, Node{Rank: s.NodeRank, Host: s.Host, Workers: s.LocalWorldSize, Status: &s})
 		if s.Round != nil && (j.Round == nil || *s.Round > j.Round.Number) {
 			j.Round = &Round{

@@ -82,6 +82,10 @@ type Snapshot struct {
 	Failures          int      `json:"failures"`
 	LastFailure       *Failure `json:"last_failure"`
 
+	// Store says who keeps the job's coordination store, as this agent has learned last; null if the agents do not keep it
+	// together.
+	Store *Store `json:"store,omitempty"`
+
 	Workers []Worker `json:"workers"` // by local rank
 	// WorkersLeftOut is the number of workers missing from Workers because of the size limit of Brief.
 	WorkersLeftOut int   `json:"workers_left_out,omitempty"`
@@ -135,6 +139,7 @@ type GPU struct {
 // Brief returns s as JSON of at most limit bytes. It leaves out the last workers if they do not fit.
 func (s Snapshot) Brief(limit int) []byte {
 	all := s.Workers
+	s.Store = nil // who reads the store knows
 	for keep := len(all); ; keep /= 2 {
 		s.Workers, s.WorkersLeftOut = all[:keep], len(all)-keep
 		data, err := json.Marshal(s)

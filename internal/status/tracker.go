@@ -35,6 +35,13 @@ func (b *Tracker) Waits(at time.Time, why string) {
 	}
 }
 
+// StoreChanged records who keeps the job's store.
+func (b *Tracker) StoreChanged(s *Store) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.s.Store = s
+}
+
 // Snapshot returns the state after the events so far.
 func (b *Tracker) Snapshot() Snapshot {
 	b.mu.Lock()

@@ -254,3 +254,17 @@ func TestSuspended(t *testing.T) {
 		}
 	}
 }
+
+// TestStoreOfAgents checks that an agent shows who keeps the store to commands on its machine, and not to those that
+// read the store themselves.
+func TestStoreOfAgents(t *testing.T) {
+	var first, second Tracker
+	store := &Store{Voters: []string{"a:1", "b:2", "c:3"}, Leader: "b:2", SurvivesLoss: true}
+	second.StoreChanged(store)
+	if diff := cmp.Diff(store, OfAgents([]Snapshot{first.Snapshot(), second.Snapshot()}).Store); diff != "" {
+		t.Error(diff)
+	}
+	if brief := second.Snapshot().Brief(maxReply); strings.Contains(string(brief), `"store"`) {
+		t.Errorf("Brief has the store: %s", brief)
+	}
+}

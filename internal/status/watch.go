@@ -176,10 +176,8 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 			j.Why = fmt.Sprintf("rank %d on %s: %s", c.GlobalRank, c.Host, c.Summary)
 		}
 	}
-	if at := v.Store; at != nil && v.Outcome == nil {
-		j.Store = &Store{
-			Voters: at.Voters, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss, Heirs: at.Heirs, Problem: at.Problem,
-		}
+	if v.Store != nil && v.Outcome == nil {
+		j.Store = StoreOf(v.Store)
 	}
 	for _, a := range v.Agents {
 		n := Node{Host: a.Host, Note: a.Note, Left: a.Departed, Workers: a.Nproc}

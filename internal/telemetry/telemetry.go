@@ -141,6 +141,9 @@ func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observ
 // Waits records what this node waits for, in words for people; empty if that is not known.
 func (t *Telemetry) Waits(why string) { t.tracker.Waits(time.Now(), why) }
 
+// StoreChanged records who keeps the job's store.
+func (t *Telemetry) StoreChanged(s *status.Store) { t.tracker.StoreChanged(s) }
+
 // Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
 	if r.Kind.Logged() {

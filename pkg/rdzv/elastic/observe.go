@@ -225,9 +225,7 @@ func (o *observer) snapshot() Snapshot {
 	}
 	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
 	if at := readKey[storeAddrs](o, keyStore); at != nil {
-		s.Store = &StoreState{
-			Voters: at.Addrs, Leader: at.Leader, SurvivesLoss: at.SurvivesLoss, Heirs: at.Heirs, Problem: at.Problem,
-		}
+		s.Store = at.state()
 	}
 	placed := map[coord.SessionID]bool{}
 	if s.Record != nil {

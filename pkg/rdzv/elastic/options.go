@@ -56,6 +56,9 @@ type Options struct {
 	// Waiting, if not nil, is called with what this node waits for, in words for people: a store that it has not reached,
 	// other nodes. It is empty once that is not known any more. Waiting must not block; one goroutine at a time calls it.
 	Waiting func(why string)
+	// StoreChanged, if not nil, is called with who keeps the store, if the agents keep it together, and after each change
+	// that this agent learns of. It must not block; one goroutine at a time calls it.
+	StoreChanged func(*StoreState)
 	// LeaveStores lets this node leave the exit barrier, after the TTL of sessions at the least, even if it hosts a store
 	// that other nodes need. They fail then. Otherwise it stays until the job has ended.
 	LeaveStores bool

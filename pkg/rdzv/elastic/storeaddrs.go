@@ -33,6 +33,13 @@ func (s storeAddrs) equal(other storeAddrs) bool {
 		slices.Equal(s.Heirs, other.Heirs)
 }
 
+// state returns what people want to know of it.
+func (s storeAddrs) state() *StoreState {
+	return &StoreState{
+		Voters: s.Addrs, Leader: s.Leader, SurvivesLoss: s.SurvivesLoss, Heirs: s.Heirs, Problem: s.Problem,
+	}
+}
+
 // reachable returns where the store may be until the next value arrives. Of three voters one stays. The only voter may
 // hand over to a candidate, and cannot say so before it ends.
 func (s storeAddrs) reachable() []string {
@@ -99,6 +106,9 @@ func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
 func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
 	h.opts.Access.(storeJoiner).storeMoved(client, at)
 	h.notifySession(client)
+	if h.opts.StoreChanged != nil {
+		h.opts.StoreChanged(at.state())
+	}
 	if at.SurvivesLoss && !h.storeSurvives {
 		h.log.Info().Msgf("%d voters keep the job's store: any one node may be lost", len(at.Addrs))
 	}

@@ -21,6 +21,8 @@ import (
 
 const (
 	visitTimeout = 15 * time.Second
+	// revisitTimeout bounds the search for a store that was lost.
+	revisitTimeout = 8 * time.Second
 	// agentTimeout bounds the wait for the status of all agents. Agents without one are shown without.
 	agentTimeout = 4 * time.Second
 )
@@ -65,48 +67,73 @@ func WatchJob(
 	return watchStore(ctx, cfg, machine, version, to)
 }
 
-// watchStore shows all agents of the job at an endpoint.
+// watchStore shows all agents of the job at an endpoint. If the store is lost with --watch, it looks for it once more:
+// other agents may keep it.
 func watchStore(
 	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
 ) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
-	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
-	store, leave, err := visit(bounded, coord.RoleObserver, &cfg.Target, machine, version)
-	cancel()
-	if err != nil {
-		return &noReplyError{where, err}
+	for timeout := visitTimeout; ; timeout = revisitTimeout {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		store, leave, err := visit(bounded, coord.RoleObserver, &cfg.Target, machine, version)
+		cancel()
+		switch {
+		case err == nil:
+		case timeout == revisitTimeout && ctx.Err() == nil: // the store does not wait for observers when it ends
+			to.Note(storeGone)
+			return nil
+		default:
+			return &noReplyError{where, err}
+		}
+		again, err := showStore(ctx, cfg, store, where, to)
+		leave()
+		switch {
+		case !again && timeout == revisitTimeout && errors.As(err, new(*config.UsageError)): // it is another job's store
+			to.Note(storeGone)
+			return nil
+		case !again:
+			return err
+		}
 	}
-	defer leave()
-	ctx, cancel = context.WithCancel(ctx)
+}
+
+// storeGone is said when the store of a job that was shown is at no endpoint any more.
+const storeGone = "the job's store has gone: the job has ended, or it has lost its store"
+
+// showStore shows the agents that have a session in the store. again says that the store was lost, and the job may go on.
+func showStore(
+	ctx context.Context, cfg *config.Status, store coord.Store, where string, to *Printer,
+) (again bool, err error) {
+	observing, cancel := context.WithCancel(ctx)
+	defer cancel()
 	snapshots, ended := make(chan elastic.Snapshot), make(chan error, 1)
 	go func() {
-		ended <- elastic.Observe(ctx, store, cfg.RunID, func(v elastic.Snapshot) error {
+		ended <- elastic.Observe(observing, store, cfg.RunID, func(v elastic.Snapshot) error {
 			select {
 			case snapshots <- v:
 				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			case <-observing.Done():
+				return context.Cause(observing)
 			}
 		})
 	}()
 	result := ""
-	shown, err := showSnapshots(ctx, cfg, snapshots, ended, func(j Job) error {
+	shown, err := showSnapshots(observing, cfg, snapshots, ended, func(j Job) error {
 		result = j.Result
 		return to.Show(j)
 	})
-	interrupted := ctx.Err() != nil
 	cancel()
 	lost := <-ended
 	switch {
-	case err != nil || interrupted:
+	case err != nil || ctx.Err() != nil:
 	case !shown:
 		err = &noReplyError{where, lost}
-	case cfg.Watch && errors.Is(lost, coord.ErrUnavailable): // the store does not wait for observers when it ends
-		to.Note("the job's store has gone: the job has ended, or it has lost its store")
 	case cfg.Watch && result != "":
 		to.Note("the job has ended: %s", result)
+	case cfg.Watch && (errors.Is(lost, coord.ErrUnavailable) || errors.Is(lost, coord.ErrSessionLost)):
+		return true, nil
 	}
-	return err
+	return false, err
 }
 
 // noSuchRun says that the store knows nothing of the run.
@@ -128,6 +155,7 @@ func showSnapshots(
 	ctx context.Context, cfg *config.Status, snapshots <-chan elastic.Snapshot, ended chan error, show func(Job) error,
 ) (shown bool, err error) {
 	var latest *elastic.Snapshot
+	var arrived time.Time // of latest
 	due := time.NewTimer(agentTimeout)
 	defer due.Stop()
 	for {
@@ -138,9 +166,10 @@ func showSnapshots(
 				return true, noSuchRun(cfg)
 			}
 			complete = v.Outcome != nil || !shown && v.Complete()
-			latest = &v
-		case <-due.C:
-			complete = latest != nil
+			latest, arrived = &v, time.Now()
+		case <-due.C: // agents that are observed send something all the time: what is older is not the status now
+			due.Reset(backends.StatusInterval)
+			complete = latest != nil && (!shown || time.Since(arrived) < agentTimeout)
 		case lost := <-ended:
 			ended <- lost
 			return shown, nil

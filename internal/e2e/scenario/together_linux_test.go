@@ -99,6 +99,29 @@ func TestAnyNodeIsLost(t *testing.T) {
 	}
 }
 
+// TestWatchFollowsTheStore watches a job by elasticrun status while the node is lost that keeps the store. The status
+// goes on with the other nodes, and ends with the job.
+func TestWatchFollowsTheStore(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "2:4")
+	j.flags = append(j.flags, "--rdzv-endpoint=node0:29400,node1:29400,node2:29400")
+	first := j.startTogether()
+	gone := j.agents[0]
+	flags := slices.DeleteFunc(slices.Clone(j.flags), func(flag string) bool { return !strings.HasPrefix(flag, "--rdzv-id=") })
+	at := j.nodes()[3]
+	args := append([]string{"status", "--watch", "--json", "--rdzv-endpoint=node0:29400,node1:29400,node2:29400"}, flags...)
+	watch := run(t, at, "elasticrun status", at.Command(t.Context(), testenv.Binary(t), args...))
+	watch.await(`"nodes":4`)
+	gone.host.PowerOff()
+	second := j.awaitRound(first.number, 3)
+	watch.await(fmt.Sprintf(`"round":{"number":%d,"nodes":3`, second.number))
+	j.finish()
+	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{4, 3}})
+	if got := watch.code(); got != 0 {
+		t.Errorf("elasticrun status ended with %d", got)
+	}
+}
+
 // TestRollingReplacement replaces every node of a job, one after the other, the first one included. The job never ends,
 // and newcomers find it at whichever endpoint is left.
 func TestRollingReplacement(t *testing.T) {

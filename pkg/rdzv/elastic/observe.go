@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -68,13 +69,9 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 	if a.Socket != "" {
 		return as.joinLocal(ctx)
 	}
-	var tried []error
-	for i := 0; i <= len(a.More) && (i == 0 || ctx.Err() == nil); i++ {
-		store, err := a.observeAt(ctx, as, a.hostOf(i))
-		if err == nil {
-			return store, nil
-		}
-		tried = append(tried, err)
+	store, tried := a.observeFirst(ctx, as)
+	if store != nil {
+		return store, nil
 	}
 	err := tried[0]
 	if len(tried) > 1 {
@@ -84,6 +81,34 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 		err = fmt.Errorf("%w; if the job goes on elsewhere, ask on one of its nodes, without --rdzv-endpoint", err)
 	}
 	return nil, err
+}
+
+// observeFirst opens a session of the observer as at whichever endpoint answers first. Without a session it returns the
+// error of each.
+func (a *C10d) observeFirst(ctx context.Context, as *C10d) (coord.Store, []error) {
+	stores, tried := make([]coord.Store, 1+len(a.More)), make([]error, 1+len(a.More))
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	for i := range stores {
+		running.Go(func() {
+			if stores[i], tried[i] = a.observeAt(asking, as, a.hostOf(i)); tried[i] == nil {
+				cancel() // one is enough
+			}
+		})
+	}
+	running.Wait()
+	var first coord.Store
+	for i, store := range stores {
+		switch {
+		case tried[i] != nil:
+		case first == nil:
+			first = store
+		default:
+			_ = store.Close(ctx) // after an error it expires
+		}
+	}
+	return first, tried
 }
 
 // observeAt opens a session of the observer as at an endpoint.
@@ -131,15 +156,16 @@ func (a *C10d) checkRun(ctx context.Context, e Endpoint, ports int) error {
 }
 
 // Observe calls see with a snapshot of the run, at first and after each change. It returns see's error, or the cause of
-// ctx when ctx ends, or the error of the store. Meanwhile the run's agents publish their status. Observe keeps the
-// session of store alive and does not close it. The session must not be used otherwise.
+// ctx when ctx ends, or the error of the store, which is [coord.ErrUnavailable] if it has not answered for the session's
+// TTL. Meanwhile the run's agents publish their status. Observe keeps the session of store alive, also when other agents
+// keep the store from now on, and does not close it. The session must not be used otherwise.
 func Observe(ctx context.Context, store coord.Store, runID string, see func(Snapshot) error) error {
 	o := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { o.keepAlive(ctx) })
+	running.Go(func() { cancel(o.keepAlive(ctx)) })
 	defer running.Wait()
-	defer cancel()
+	defer cancel(nil)
 	op := coord.Op{Key: o.prefix + prefixWatcher + string(store.Session()), Value: []byte("{}"), Owned: true}
 	if _, err := store.Commit(ctx, nil, []coord.Op{op}); err != nil {
 		return err
@@ -158,19 +184,31 @@ type observer struct {
 	record *Record           // the last one: its key is deleted when the job ends
 }
 
-// keepAlive keeps the session alive until ctx ends.
-func (o *observer) keepAlive(ctx context.Context) {
-	if o.store.TTL() <= 0 {
-		return
+// keepAlive keeps the session alive until ctx ends, or the session is lost, or the store does not answer.
+func (o *observer) keepAlive(ctx context.Context) error {
+	ttl := o.store.TTL()
+	if ttl <= 0 {
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
-	ticker := time.NewTicker(o.store.TTL() / 4)
+	ticker := time.NewTicker(ttl / 4)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			_ = o.store.KeepAlive(ctx) // the watch ends when the session is lost
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
+		}
+		silent := fmt.Errorf("%w: it has not answered for %s", coord.ErrUnavailable, seconds.Format(ttl))
+		bounded, cancel := context.WithTimeoutCause(ctx, ttl*3/4, silent)
+		err := o.store.KeepAlive(bounded)
+		cause := context.Cause(bounded)
+		cancel()
+		switch {
+		case err != nil && cause != nil:
+			return cause
+		case err != nil:
+			return err
 		}
 	}
 }
@@ -187,6 +225,17 @@ func (o *observer) apply(b coord.Batch) {
 		} else {
 			o.keys[key] = e.Value
 		}
+		if key == keyStore {
+			o.followStore()
+		}
+	}
+}
+
+// followStore makes the session's client look for the store where it may be from now on.
+func (o *observer) followStore() {
+	client, ok := o.store.(*coord.Client)
+	if at := readKey[storeAddrs](o, keyStore); ok && at != nil {
+		client.SetAddrs(at.reachable())
 	}
 }
 

@@ -39,7 +39,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{
 			name: "run id", server: ServerOptions{RunID: "a"}, client: DialOptions{RunID: "b"}, reason: ReasonRunID,
-			line: `the store belongs to another job: its run id is "a" and the agent's is "b"; give each job its own endpoint`,
+			line: `the store belongs to another job: its run id is "a" and the agent's is "b"; give this node the same --rdzv-id, or each job its own endpoint`,
 		},
 		{
 			name: "wrong secret", server: ServerOptions{Secret: secret}, client: DialOptions{Secret: []byte("other")},

@@ -260,7 +260,8 @@ func (s *Server) mismatch(h hello) *refusal {
 			printable(h.version), s.opts.Version)}
 	case h.runID != s.opts.RunID && (h.countsAsAgent() || h.role == RoleMember) && s.opts.RunID != "":
 		return &refusal{ReasonRunID, fmt.Sprintf(
-			"the store belongs to another job: its run id is %q and the agent's is %q; give each job its own endpoint",
+			"the store belongs to another job: its run id is %q and the agent's is %q; give this node the same --rdzv-id, "+
+				"or each job its own endpoint",
 			s.opts.RunID, h.runID)}
 	}
 	return nil

@@ -222,9 +222,27 @@ func notOurs(errs []error) error {
 	return nil
 }
 
+// anotherJobs returns the refusal of another job's store if that is all that listens at the endpoints, or nil. This node
+// most likely has a wrong run id or a wrong endpoint.
+func anotherJobs(errs []error) (refusal error) {
+	for _, err := range errs {
+		if refused, ok := errors.AsType[*coord.RefusedError](err); ok && refused.Reason == coord.ReasonRunID {
+			refusal = err
+			continue
+		}
+		if failed, ok := errors.AsType[*coord.DialError](err); !ok || failed.Obstacle != coord.ObstacleRefused {
+			return nil
+		}
+	}
+	return refusal
+}
+
 // Unwrap returns the errors that are temporary, or all if none is, or one that no other attempt can overcome.
 func (e *endpointsError) Unwrap() []error {
 	if err := notOurs(e.tried); err != nil {
+		return []error{err}
+	}
+	if err := anotherJobs(e.tried); err != nil {
 		return []error{err}
 	}
 	var temporary []error

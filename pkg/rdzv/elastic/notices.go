@@ -88,8 +88,11 @@ func (l *leader) sendNotices(now time.Duration) {
 		if all || now >= p.wait.nextNotice.at {
 			p.wait.noticesSent++
 			p.wait.nextNotice = ceilSecond(now + noticePause(p.wait.noticesSent, longest))
-			text := cmp.Or(l.ownReason(now, p), common)
-			l.reply(p, Answer{Kind: Wait, Note: text, Next: p.wait.nextNotice.at - now})
+			own := l.ownReason(now, p)
+			l.reply(p, Answer{
+				Kind: Wait, Note: cmp.Or(own, common), Next: p.wait.nextNotice.at - now,
+				Missing: own == "" && l.formation.tooFewSince.set,
+			})
 		}
 		n.timer.takeEarlier(p.wait.nextNotice)
 	}
@@ -152,9 +155,10 @@ func (l *leader) commonReason(now time.Duration) string {
 		return "the job is running: it begins a round with the new nodes in " + left(r.growSince, l.job.JoinSettle)
 	case l.state == halting:
 		return fmt.Sprintf("%s may take up to %s more to stop workers", l.unstoppedNodes(), left(r.haltedAt, l.job.Rejoin))
-	case l.state == forming && !f.tooFewSince.set && l.mustWaitForSessions(now, n >= l.job.Max):
-		return fmt.Sprintf("%s joined; the store is new, and the round begins in %s, when no worker of an earlier store of "+
-			"this run can be left", haveNodes(n), left(l.earlierSessionsEnd(n >= l.job.Max), 0))
+	case l.state == forming && !f.tooFewSince.set && l.mustWaitForSessions(now, n >= l.job.Max) &&
+		(n >= l.job.Max || l.earlierSessionsEnd(false).at > f.enoughSince.at+l.job.LastCall):
+		return fmt.Sprintf("%s joined, %d at most; the round begins in %s: the store is new, and workers of an earlier one "+
+			"may be alive until then", haveNodes(n), l.job.Max, left(l.earlierSessionsEnd(n >= l.job.Max), 0))
 	case f.tooFewSince.set:
 		return fmt.Sprintf("%d of %s nodes have joined%s; the job gives up in %s",
 			n, l.neededNodes(), l.missingNodes(), left(f.tooFewSince, l.job.JoinTimeout))

@@ -252,6 +252,8 @@ type Answer struct {
 	// Next says, with Wait, that the wait is long: Note is for people, and another Wait follows after Next unless a round
 	// begins before.
 	Next time.Duration `json:"next,omitempty"`
+	// Missing says, with Wait, that too few nodes have come.
+	Missing bool `json:"missing,omitempty"`
 	// Late says, with End and Refuse, that the run had finished before the agent came. With Refuse, Outcome is set too.
 	Late *rdzv.Late `json:"late,omitempty"`
 	// Again asks the agent, with Wait, to open the rendezvous again once this store has ended: it ends with the finished

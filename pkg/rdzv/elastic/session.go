@@ -252,7 +252,7 @@ func (h *Handler) execute(orders []order) {
 			if o.notice.Next > 0 {
 				level = zerolog.WarnLevel
 			}
-			if level == zerolog.WarnLevel && h.m.nodes == 0 && h.opts.WaitAdvice != "" {
+			if o.notice.Missing && h.m.nodes == 0 && h.opts.WaitAdvice != "" {
 				advice = "; " + h.opts.WaitAdvice
 			}
 			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note + advice)

@@ -150,7 +150,7 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 			Version: o.Version, MaxRestarts: cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 			MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), Rejoin: r.RejoinTimeout, Expected: r.Expected,
 		},
-		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerName: r.StoreName(),
+		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerNames: r.StoreNames(),
 		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
 		StoreUsers: cmp.Or(o.users, storeUsers(cfg)), Ports: r.Ports,
 		OwnEndpoint: r.OwnEndpoint, AdviseEndpoints: cfg.ChoosesEndpoints(), Identity: id, Command: commandID(cfg),

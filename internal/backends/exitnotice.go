@@ -28,9 +28,9 @@ type exitNotice struct {
 	Version string   `json:",omitempty"`
 	Secret  []byte   `json:",omitempty"`
 	Token   string   `json:",omitempty"`
-	// Certificates have absolute names, and ServerName is the store's in its certificate; nil for none.
+	// Certificates have absolute names, and ServerNames are the store's in its certificate; nil for none.
 	Certificates *certfiles.Files `json:",omitempty"`
-	ServerName   string           `json:",omitempty"`
+	ServerNames  []string         `json:",omitempty"`
 	// Heirs can take over the store if the agent kept it alone; nil for none.
 	Heirs *elastic.Heirs `json:",omitempty"`
 	// Of etcd:
@@ -88,7 +88,7 @@ func (n *exitNotices) addCertificates(notice *exitNotice) {
 		n.log.Warn().Err(err).Msg("the guard's exit notice has no certificates")
 		return
 	}
-	notice.Certificates, notice.ServerName = &files, n.r.StoreName()
+	notice.Certificates, notice.ServerNames = &files, n.r.StoreNames()
 }
 
 func (n *exitNotices) set(notice []byte) {
@@ -172,7 +172,8 @@ func (n *exitNotice) dialOptions(addr string) (coord.DialOptions, error) {
 		if options.Certificates, err = certfiles.Open(*n.Certificates, zerolog.Nop()); err != nil {
 			return options, err
 		}
-		options.ServerName = n.ServerName
+		// Of several, the store itself has named those that are no endpoints.
+		options.ServerNames, options.AnyName = n.ServerNames, len(n.Addrs) > 1
 	}
 	options.RunID, options.Version, options.Secret, options.Timeout = n.RunID, n.Version, n.Secret, ExitNoticeAttempt
 	return options, nil

@@ -70,6 +70,6 @@ func Visit(
 	return (&elastic.C10d{
 		RunID: runID, Version: o.Version, Host: hosts[0].Host, Ports: hosts[0].Ports, More: hosts[1:],
 		Secret:       []byte(r.Secret.Reveal()),
-		Certificates: certificates, ServerName: r.StoreName(),
+		Certificates: certificates, ServerNames: r.StoreNames(),
 	}).OpenObserver(ctx, role, VisitTTL)
 }

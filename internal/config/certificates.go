@@ -62,14 +62,17 @@ func (r *Rendezvous) checkCertificates(settings *reader, from surroundings) {
 	}
 }
 
-// StoreName returns the name that the certificate of the job's store must have: the host of the endpoint, as it was
-// given.
-func (r *Rendezvous) StoreName() string {
-	host, _, err := rdzvconf.ParseEndpoint(r.Endpoint)
-	if err != nil {
-		return ""
+// StoreNames returns the names of which the certificate of the job's store must have one: the hosts of the endpoints, as
+// they were given.
+func (r *Rendezvous) StoreNames() []string {
+	var names []string
+	for _, at := range r.Endpoints {
+		names = append(names, at.Host)
 	}
-	return host
+	if host, _, err := rdzvconf.ParseEndpoint(r.Endpoint); len(names) == 0 && err == nil && host != "" {
+		names = append(names, host)
+	}
+	return names
 }
 
 // storeCertificates reads the certificates of elasticrun store.

@@ -90,7 +90,7 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 	if opts.Certificates, err = backends.Certificates(r, zerolog.Nop()); err != nil {
 		return nil, err
 	}
-	opts.ServerName = r.StoreName()
+	opts.ServerNames = r.StoreNames()
 	if r.Local {
 		socket, err := backends.LocalSocket(cfg)
 		if err != nil {
@@ -137,7 +137,7 @@ func checkFinished(ctx context.Context, cfg *config.Config, version, socket stri
 	}
 	if socket == "" {
 		hosts := backends.StoreHosts(r)
-		access.Host, access.Ports, access.More, access.ServerName = hosts[0].Host, hosts[0].Ports, hosts[1:], r.StoreName()
+		access.Host, access.Ports, access.More, access.ServerNames = hosts[0].Host, hosts[0].Ports, hosts[1:], r.StoreNames()
 		if access.Certificates, err = backends.Certificates(r, zerolog.Nop()); err != nil {
 			return "", err
 		}

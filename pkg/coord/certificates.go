@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,23 +64,58 @@ func siteClientConfig(config *tls.Config, opts *DialOptions) (verifies bool) {
 	if content.CA == nil {
 		return false
 	}
-	config.InsecureSkipVerify, config.RootCAs, config.ServerName = false, content.CA, opts.serverName()
+	names := opts.serverNames()
+	config.ServerName = names[0]
+	if opts.AnyName {
+		names = nil
+	}
+	config.VerifyConnection = func(s tls.ConnectionState) error { return verifyStore(s.PeerCertificates, content.CA, names) }
 	return true
 }
 
-// serverName returns the name that the store's certificate must have.
-func (o *DialOptions) serverName() string {
-	name := o.ServerName
-	if name == "" {
-		name = o.Addr
-		if host, _, err := net.SplitHostPort(o.Addr); err == nil {
-			name = host
+// verifyStore verifies a store's certificate chain, the store's own certificate first, as crypto/tls does, but for any of
+// several names; none accepts each name. Its error is that of crypto/tls.
+func verifyStore(chain []*x509.Certificate, ca *x509.CertPool, names []string) error {
+	if len(chain) == 0 { // cannot be in TLS 1.3
+		return errors.New("the store has shown no certificate")
+	}
+	options := x509.VerifyOptions{Roots: ca, Intermediates: x509.NewCertPool()}
+	for _, c := range chain[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	_, err := chain[0].Verify(options)
+	for i := 0; i < len(names) && err == nil; i++ {
+		if chain[0].VerifyHostname(names[i]) == nil {
+			return nil
+		}
+		if i == len(names)-1 {
+			err = chain[0].VerifyHostname(names[0])
 		}
 	}
-	if addr, err := netip.ParseAddr(name); err == nil {
-		return addr.WithZone("").Unmap().String()
+	if err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 	}
-	return cmp.Or(strings.TrimSuffix(name, "."), "localhost")
+	return nil
+}
+
+// serverNames returns the names of which the store's certificate must have one; at least one.
+func (o *DialOptions) serverNames() []string {
+	names := slices.Clone(o.ServerNames)
+	if len(names) == 0 {
+		host, _, err := net.SplitHostPort(o.Addr)
+		if err != nil {
+			host = o.Addr
+		}
+		names = []string{host}
+	}
+	for i, name := range names {
+		if addr, err := netip.ParseAddr(name); err == nil {
+			names[i] = addr.WithZone("").Unmap().String()
+		} else {
+			names[i] = cmp.Or(strings.TrimSuffix(name, "."), "localhost")
+		}
+	}
+	return names
 }
 
 // certificateProblem says for people why a handshake has not accepted the peer's certificate. It returns "" if the

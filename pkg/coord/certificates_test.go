@@ -142,7 +142,7 @@ func TestCertificates(t *testing.T) {
 				store.Secret = nil
 			}
 			s, addr := startServer(t, store)
-			opts := DialOptions{Addr: addr, ServerName: tc.serverName, Secret: secret, Certificates: site(t, tc.agent)}
+			opts := DialOptions{Addr: addr, ServerNames: namesOrNone(tc.serverName), Secret: secret, Certificates: site(t, tc.agent)}
 			for _, way := range []func() error{
 				func() error { c, err := Dial(t.Context(), opts); closeClient(t, c); return err },
 				func() error { _, err := Probe(t.Context(), opts); return err },
@@ -320,4 +320,42 @@ func (c *slowConn) Write(b []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Err: io.ErrClosedPipe}
 	}
 	return c.Conn.Write(b)
+}
+
+func namesOrNone(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+// TestVerifyStore checks which names of a certificate are accepted, and that its authority always counts.
+func TestVerifyStore(t *testing.T) {
+	ours, others := testenv.NewAuthority(t, "ours"), testenv.NewAuthority(t, "others")
+	filesOf := func(a *testenv.Authority, host string) certfiles.Files {
+		cert, key := a.Issue(t, host, host)
+		ca := filepath.Join(t.TempDir(), "ca.pem")
+		testenv.TrustAt(t, ca, ours)
+		return certfiles.Files{Cert: cert, Key: key, CA: ca}
+	}
+	for _, tt := range []struct {
+		store   certfiles.Files
+		names   []string
+		anyName bool
+		want    string
+	}{
+		{store: filesOf(ours, "node1"), names: []string{"node0", "node1."}},
+		{store: filesOf(ours, "node1"), names: []string{"node0", "node2"}, want: "is for node1, not for node0"},
+		{store: filesOf(ours, "node1"), names: []string{"node0"}, anyName: true},
+		{store: filesOf(ours, "node1"), want: "is for node1, not for 127.0.0.1"},
+		{store: filesOf(others, "node1"), names: []string{"node1"}, anyName: true, want: "is not accepted"},
+	} {
+		_, addr := startServer(t, ServerOptions{Certificates: site(t, tt.store), Logger: zerolog.Nop()})
+		client := filesOf(ours, "agent")
+		opts := DialOptions{Addr: addr, ServerNames: tt.names, AnyName: tt.anyName, Certificates: site(t, client)}
+		_, err := Probe(t.Context(), opts)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v, any: %v: %v, want %q", tt.names, tt.anyName, err, tt.want)
+		}
+	}
 }

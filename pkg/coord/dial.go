@@ -35,8 +35,11 @@ type DialOptions struct {
 	Secret []byte
 	// Certificates are the site's certificates, or nil if there are none.
 	Certificates *certfiles.Set
-	// ServerName is the name that the store's certificate must have if Certificates has a CA. Empty means Addr's host.
-	ServerName string
+	// ServerNames are names of which the store's certificate must have one if Certificates has a CA. None means Addr's
+	// host. AnyName accepts each certificate of the CA: for the address of an agent that the store itself has named. Such
+	// an agent has shown a certificate of the CA already, for a name that others need not know.
+	ServerNames []string
+	AnyName     bool
 	// Verify, if not nil, is called with each connection after a store has answered the handshake and before anything
 	// that it says is used. An error makes the attempt fail, like a server that is no store.
 	Verify func(net.Conn) error

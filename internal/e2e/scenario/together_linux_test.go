@@ -3,12 +3,14 @@ package scenario
 import (
 	"crypto/rand"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
@@ -119,6 +121,44 @@ func TestWatchFollowsTheStore(t *testing.T) {
 	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{4, 3}})
 	if got := watch.code(); got != 0 {
 		t.Errorf("elasticrun status ended with %d", got)
+	}
+}
+
+// TestCertificateOfEachNode gives each node a certificate for its own name alone. The job goes on when the first node's
+// agent is killed, and takes in the next agent there.
+func TestCertificateOfEachNode(t *testing.T) {
+	t.Parallel()
+	for name, endpoints := range map[string]string{
+		"one endpoint": "node0:29400", "three endpoints": "node0:29400,node1:29400,node2:29400",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newTogether(t, "2:4")
+			j.flags = append(j.flags, "--rdzv-endpoint="+endpoints)
+			authority := testenv.NewAuthority(t, "site")
+			ca := filepath.Join(t.TempDir(), "ca.pem")
+			testenv.TrustAt(t, ca, authority)
+			start := func(h *hosts.Host) *program {
+				cert, key := authority.Issue(t, h.Name, h.Name)
+				conf := fmt.Sprintf("ca_cert=%s,ssl_cert=%s,ssl_cert_key=%s", ca, cert, key)
+				return j.start(h, lastCall(8*time.Second)+","+conf)
+			}
+			founder := start(j.nodes()[0])
+			founder.await("hosting the rendezvous")
+			for _, h := range j.nodes()[1:] {
+				start(h)
+			}
+			first := j.awaitRound(-1, 4)
+			for _, a := range j.agents {
+				a.await(survivesLoss)
+			}
+			code := losses[0].leave(j, founder)
+			second := j.awaitRound(first.number, 3)
+			start(founder.host)
+			j.awaitRound(second.number, 4)
+			j.finish()
+			j.end(0, map[*program]int{founder: code}, expected{worlds: []int{4, 3, 4}})
+		})
 	}
 }
 

@@ -112,7 +112,7 @@ func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
 func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers) {
 	access := &elastic.C10d{
 		RunID: in.RunID, Version: o.Job.Version, Secret: o.Secret, TTL: in.TTL(), SingleNode: in.MaxNodes == 1,
-		Certificates: in.certificates, ServerName: o.ServerName,
+		Certificates: in.certificates, ServerNames: o.ServerNames,
 		IsHost: in.IsHost, Hint: in.rank, Linger: max(cmp.Or(o.Linger, defaultLinger), in.TTL()), Logger: o.Logger,
 		Users: users,
 	}

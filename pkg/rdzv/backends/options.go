@@ -26,9 +26,9 @@ type Options struct {
 	Job elastic.Job
 	// Secret is what all agents of a run must know, for c10d and static. Empty means none.
 	Secret []byte
-	// ServerName is the name that the store's certificate must have, if the settings have certificates. Empty means the
-	// endpoint's host.
-	ServerName string
+	// ServerNames are names of which the store's certificate must have one, if the settings have certificates. None means
+	// the endpoint's host.
+	ServerNames []string
 	// Settings are the backend's options, if the caller has read them already. Nil reads them from Parameters.Config.
 	Settings *rdzvconf.Settings
 	// StoreUsers may meet at stores that only this machine can reach. Nil names nobody but this user and root.

@@ -25,10 +25,10 @@ type C10d struct {
 	Secret  []byte
 	// Users may meet at the store if only this machine can reach it.
 	Users *StoreUsers
-	// Certificates are the site's certificates, or nil. They are not used at a Unix socket. ServerName is the name that
-	// the store's must have; empty means Host.
+	// Certificates are the site's certificates, or nil. They are not used at a Unix socket. ServerNames are names of
+	// which the store's must have one; none means Host.
 	Certificates *certfiles.Set
-	ServerName   string
+	ServerNames  []string
 	// TTL is how long the store keeps a session without a keep-alive.
 	TTL time.Duration
 	// SingleNode is for jobs of one node: this process hosts the store, and nothing listens.

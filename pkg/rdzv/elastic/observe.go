@@ -62,7 +62,7 @@ func (s Snapshot) Complete() bool {
 // the secret and the certificates of a.
 func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Duration) (coord.Store, error) {
 	as := &C10d{
-		Socket: a.Socket, RunID: a.RunID, Secret: a.Secret, Certificates: a.Certificates, ServerName: a.ServerName,
+		Socket: a.Socket, RunID: a.RunID, Secret: a.Secret, Certificates: a.Certificates, ServerNames: a.ServerNames,
 		TTL: ttl, role: role,
 	}
 	as.Users = &StoreUsers{Anybody: true} // root may look at any user's job

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 
@@ -148,8 +149,21 @@ func (a *C10d) connected(client *coord.Client, port int) coord.Store {
 func (a *C10d) dialOptions(addr, host string) coord.DialOptions {
 	return coord.DialOptions{
 		Addr: addr, Version: a.Version, RunID: a.RunID, Secret: a.Secret, Certificates: a.Certificates,
-		ServerName: cmp.Or(a.ServerName, host, "localhost"),
+		ServerNames: a.serverNames(host),
 	}
+}
+
+// serverNames returns the names of which a store at an endpoint must have one in its certificate.
+func (a *C10d) serverNames(host string) []string {
+	if len(a.ServerNames) > 0 {
+		return a.ServerNames
+	}
+	return []string{cmp.Or(host, "localhost")}
+}
+
+// isEndpoint reports whether addr is an endpoint as the user gave it.
+func (a *C10d) isEndpoint(addr string) bool {
+	return a.Host != "" && slices.Contains(a.endpoints(-1), addr)
 }
 
 // dial tries each of the endpoint's addresses at its port. Without a client it returns the error of each address. If

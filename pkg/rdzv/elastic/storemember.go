@@ -155,7 +155,7 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 			Authority: Authority{}, Certificates: a.Certificates,
 		},
-		Dial: a.dialOptions("", a.Host), Connect: a.Connect, Voters: a.Voters,
+		Dial: a.memberOptions(), Connect: a.Connect, Voters: a.Voters,
 		First: a.endpoints(-1)[0], Tick: storeTick, Logger: a.Logger,
 		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
 			m.tasks.Go(func() { m.consider(ctx, other) })
@@ -203,7 +203,7 @@ func (m *storeMember) open(ctx context.Context) (coord.Store, error) {
 // dial opens a session through this process's own member, which may refer the client to another one.
 func (m *storeMember) dial(ctx context.Context) (coord.Store, error) {
 	opts := m.access.clientOptions(m.addr, m.access.Host)
-	opts.Conn = m.connect
+	opts.Conn, opts.AnyName = m.connect, true
 	client, err := coord.Dial(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -219,6 +219,13 @@ func (m *storeMember) connect(context.Context) (net.Conn, error) {
 	return here, nil
 }
 
+// memberOptions returns how this process's member connects to the others of its group.
+func (a *C10d) memberOptions() coord.DialOptions {
+	opts := a.dialOptions("", a.Host)
+	opts.AnyName = true
+	return opts
+}
+
 // clientOptions returns how the agent's client connects to a member of the store's group.
 func (a *C10d) clientOptions(addr, host string) coord.DialOptions {
 	opts := a.dialOptions(addr, host)
@@ -231,8 +238,9 @@ func (a *C10d) clientOptions(addr, host string) coord.DialOptions {
 // adapt completes the options for another address of the store's group.
 func (a *C10d) adapt(o *coord.DialOptions) {
 	addr := o.Addr
+	o.AnyName = !a.isEndpoint(addr)
 	if m := a.storeMember(); m != nil && m.addr == addr {
-		o.Conn, o.Verify = m.connect, nil
+		o.Conn, o.Verify, o.AnyName = m.connect, nil, true
 		return
 	}
 	if a.Connect != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -32,13 +33,20 @@ type line struct {
 }
 
 // readRecord returns what all workers have written so far, sorted by time. A worker can have left a partial line.
-func readRecord(dir string) ([]line, error) {
+func readRecord(dir string) ([]line, error) { return readRecordAfter(dir, -1) }
+
+// readRecordAfter is readRecord for the rounds after the given one.
+func readRecordAfter(dir string, round int) ([]line, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "log", "*.jsonl"))
 	if err != nil {
 		return nil, err
 	}
 	var lines []line
 	for _, name := range files {
+		number, _, _ := strings.Cut(filepath.Base(name), ".")
+		if n, err := strconv.Atoi(number); err != nil || n <= round {
+			continue
+		}
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, err

@@ -199,11 +199,7 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 }
 
 // store has the guard keep what another agent needs to take over the store.
-func (o Options) store(stored []byte) {
-	if err := o.Lifeline.SetRecord(stored); err != nil {
-		o.Logger.Debug().Err(err).Msg("if this agent is killed, no other one can take over the job's store")
-	}
-}
+func (o Options) store(stored []byte) error { return o.Lifeline.SetRecord(stored) }
 
 // awaitGuard waits until the guard has reaped the workers of the last round, so that new ones may be started.
 func (o Options) awaitGuard(ctx context.Context) error {

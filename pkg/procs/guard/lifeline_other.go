@@ -2,13 +2,16 @@
 
 package guard
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // SetExitNotice does nothing: there is no guard on this system.
 func (l *Lifeline) SetExitNotice([]byte) error { return nil }
 
-// SetRecord does nothing: there is no guard on this system.
-func (l *Lifeline) SetRecord([]byte) error { return nil }
+// SetRecord fails: there is no guard on this system.
+func (l *Lifeline) SetRecord([]byte) error { return errors.ErrUnsupported }
 
 // SetDeadline does nothing: there is no guard on this system.
 func (l *Lifeline) SetDeadline(time.Duration) {}

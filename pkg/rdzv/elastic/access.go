@@ -62,8 +62,8 @@ type C10d struct {
 	// store has here. MemberPorts are the ports that this agent may use to keep the store; a range of one is ignored.
 	LocalAddr   string
 	MemberPorts Ports
-	// Store, if not nil, is [group.Options.Store].
-	Store func(stored []byte)
+	// Store, if not nil, is [group.Options.Store]. After an error no other agent takes over.
+	Store func(stored []byte) error
 	// Connect dials the store. Nil dials by TCP.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 	// Linger is how long the host waits, once the job has ended, until the other agents have learned of the end.

@@ -98,11 +98,9 @@ func (p *hostPlace) writeGroup(g earlierGroup) {
 	}
 }
 
-// writeHeirs records who can take over from this process. Without that none does.
-func (p *hostPlace) writeHeirs(g earlierGroup) {
-	if err := p.writeBeside((*Marker).heirsFile, g); err != nil {
-		p.log.Debug().Err(err).Msg("cannot record who can take over the job's store from this node")
-	}
+// writeHeirs records who can take over from this process. After an error none does.
+func (p *hostPlace) writeHeirs(g earlierGroup) error {
+	return p.writeBeside((*Marker).heirsFile, g)
 }
 
 // writeBeside replaces a file beside each marker.

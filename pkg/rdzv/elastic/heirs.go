@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -36,6 +37,9 @@ func (a *C10d) Heirs() *Heirs {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h := &Heirs{}
+	if m.unprepared() != nil {
+		return nil
+	}
 	for _, addr := range m.status.Heirs {
 		if m.alone && slices.Contains(m.known, addr) { // the file names those that are known
 			h.Addrs = append(h.Addrs, addr)
@@ -51,6 +55,35 @@ func (a *C10d) Heirs() *Heirs {
 	}
 	h.From, h.To = m.place.markers[0].heirsFile(), m.place.markers[0].groupFile()
 	return h
+}
+
+// store has the guard keep what another agent needs to take over.
+func (m *storeMember) store(stored []byte) {
+	if m.access.Store == nil {
+		return
+	}
+	if err := m.access.Store(stored); stored != nil {
+		m.setUnprepared(&m.noRecord, err)
+	}
+}
+
+// unprepared returns why no other agent can take over from this one, or nil. m.mu is held.
+func (m *storeMember) unprepared() error { return cmp.Or(m.noRecord, m.noHeirsFile) }
+
+// setUnprepared sets noRecord or noHeirsFile. It warns once in a job in which another agent would take over: one of two
+// nodes.
+func (m *storeMember) setUnprepared(cause *error, err error) {
+	m.mu.Lock()
+	before := m.unprepared()
+	*cause = err
+	now := m.unprepared()
+	m.mu.Unlock()
+	if before == nil && now != nil && m.access.MaxNodes < minVoters {
+		m.log.Warn().Err(now).Msg("if this node's agent is killed, the other node cannot take over the job's store")
+	}
+	if (before == nil) != (now == nil) {
+		m.wakeLeader()
+	}
 }
 
 // handOverTime is how long HandOver tries, handOverAttempt bounds an attempt, and handOverPause is the pause after all

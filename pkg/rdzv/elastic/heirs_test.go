@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -110,5 +111,32 @@ func TestMayTakeOver(t *testing.T) {
 	m.update(func() { m.ttl, m.closing = a.TTL, true })
 	if m.mayTakeOver(instance) {
 		t.Error("a member that ends may take over")
+	}
+}
+
+// An agent that could not prepare a takeover names no heirs, to its guard or to others, and says so once.
+func TestUnprepared(t *testing.T) {
+	t.Parallel()
+	known := []string{"127.0.0.1:1"}
+	a, m := newFounder(t, "unprepared", known)
+	var log strings.Builder
+	m.log, a.MaxNodes = zerolog.New(&log), 2
+	var failure error
+	a.Store = func([]byte) error { return failure }
+	m.update(func() { m.status.Heirs = known })
+	for i, err := range []error{nil, errors.New("no memory"), errors.New("no memory"), nil} {
+		failure = err
+		m.store([]byte("entries"))
+		if got := len(m.addrs().Heirs) > 0; got != (err == nil) || (a.Heirs() != nil) != got {
+			t.Errorf("store %d ends with %v: heirs %v and %+v", i, err, m.addrs().Heirs, a.Heirs())
+		}
+	}
+	m.setUnprepared(&m.noHeirsFile, errors.New("no space"))
+	m.store([]byte("entries"))
+	if len(m.addrs().Heirs) > 0 || a.Heirs() != nil {
+		t.Error("there are heirs without a file")
+	}
+	if got := strings.Count(log.String(), "cannot take over"); got != 2 {
+		t.Errorf("the log has %d lines, want one for each cause:\n%s", got, log.String())
 	}
 }

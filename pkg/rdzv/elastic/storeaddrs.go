@@ -53,9 +53,13 @@ func (s storeAddrs) reachable() []string {
 func (m *storeMember) addrs() storeAddrs {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	heirs := m.status.Heirs
+	if m.unprepared() != nil {
+		heirs = nil
+	}
 	return storeAddrs{
 		Addrs: m.status.Voters, Leader: m.addr, Candidates: addrsOf(m.candidates), Others: m.others,
-		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem, Heirs: m.status.Heirs,
+		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem, Heirs: heirs,
 	}
 }
 

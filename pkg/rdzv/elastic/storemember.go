@@ -53,7 +53,10 @@ type storeMember struct {
 	candidates   []group.Candidate // that the latest decision has named
 	formerAddrs  []string          // the agents of a former group, where this one is announced
 	voters       voterWatch
-	problem      string // why others do not keep the store, while this process leads and has said so
+	// noRecord and noHeirsFile are why no other agent can take over from this one: the guard has no record, or there is no
+	// file of heirs. Both are nil if one can, and before the first attempt.
+	noRecord, noHeirsFile error
+	problem               string // why others do not keep the store, while this process leads and has said so
 }
 
 // keptTogether reports whether the agents may keep the store together.
@@ -160,7 +163,7 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
 			m.tasks.Go(func() { m.consider(ctx, other) })
 		},
-		Store: a.Store, MayTakeOver: m.mayTakeOver, TakeOverTime: takeOverTime(a.TTL),
+		Store: m.store, MayTakeOver: m.mayTakeOver, TakeOverTime: takeOverTime(a.TTL),
 	})
 	return m
 }

@@ -227,6 +227,6 @@ func (m *storeMember) setKnown(addrs []string, others int) {
 		m.place.writeGroup(*record)
 	}
 	if alone {
-		m.place.writeHeirs(*record)
+		m.setUnprepared(&m.noHeirsFile, m.place.writeHeirs(*record))
 	}
 }

@@ -39,8 +39,10 @@ const (
 )
 
 const (
-	maxFrame = 1 << 30 // the largest frame is a snapshot of the store's contents
-	maxHello = 4 << 10
+	maxFrame   = 1 << 30  // the largest frame is a snapshot of the store's contents
+	maxMessage = 24 << 20 // of other raft messages: above replica.Config.MaxWrite
+	maxSmall   = 1 << 20  // of raft messages of which any number may be read at once
+	maxHello   = 4 << 10  // of all other frames
 )
 
 var errFrame = errors.New("a member sent a malformed frame")
@@ -80,15 +82,20 @@ func appendString(b []byte, s string) []byte {
 // readFrame reads one frame of at most limit bytes. It allocates at most about twice the bytes that have arrived,
 // whatever size the frame claims.
 func readFrame(r io.Reader, limit int) (frame, error) {
-	var head [4]byte
+	return readAdmitted(r, func(_ frameKind, size int) bool { return size <= limit })
+}
+
+// readAdmitted is readFrame for frames that admit lets in by their kind and size.
+func readAdmitted(r io.Reader, admit func(kind frameKind, size int) bool) (frame, error) {
+	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return frame{}, err
 	}
 	size := int(binary.BigEndian.Uint32(head[:]))
-	if size == 0 || size > limit {
+	if size == 0 || !admit(frameKind(head[4]), size) {
 		return frame{}, fmt.Errorf("%w: %d bytes", errFrame, size)
 	}
-	b := make([]byte, 0, min(size, 4<<10))
+	b := append(make([]byte, 0, min(size, 4<<10)), head[4])
 	for len(b) < size {
 		if len(b) == cap(b) {
 			bigger := make([]byte, len(b), min(size, 2*cap(b)))

@@ -100,6 +100,8 @@ type Member struct {
 	manager   manager
 	left      []chan<- error // of the calls of Leave
 
+	reading reading // of the frames of other members
+
 	mu         sync.Mutex
 	closed     bool
 	inbound    map[net.Conn]bool // connections of other members

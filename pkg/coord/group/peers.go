@@ -315,11 +315,10 @@ func (m *Member) receive(nc net.Conn) {
 	if err != nil || hello.kind != frameHello {
 		return
 	}
-	nc.SetReadDeadline(time.Time{})
 	answers := make(chan string, 1)
 	for {
 		in := incoming{from: hello, nc: nc, answer: answers}
-		if in.frame, err = readFrame(nc, maxFrame); err != nil {
+		if in.frame, err = m.reading.next(nc); err != nil {
 			return
 		}
 		if in.kind == frameRaft {

@@ -70,6 +70,9 @@ func (c *Config) checkEndpoints(r *reader) {
 		if slices.Contains(v.Endpoints[:i], at) {
 			r.fail(name, at.String()+" is there twice")
 		}
+		if at.Host == LocalEndpoint {
+			r.fail(name, "local is for agents of one machine: give it alone, or name machines")
+		}
 		if rdzvconf.OnlyHere(at.Host, v.IsHost) { // each node would take itself for it, and begin a store
 			r.fail(name, at.Host+" means another machine on each node: name the machine, or give "+at.Host+" alone for agents "+
 				"of one machine")

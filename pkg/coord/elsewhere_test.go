@@ -109,8 +109,8 @@ func TestElsewhereOutOfDate(t *testing.T) {
 	_, foreign := startServer(t, ServerOptions{Secret: []byte("another")})
 	http := httpAddr(t)
 	for name, tc := range map[string]struct{ at, line string }{
-		"no address":      {"", "another node serves the job's store now"},
-		"malformed":       {"elsewhere", "another node serves the job's store now"},
+		"no address":      {"", "the nodes that keep the job's store are choosing which one serves it"},
+		"malformed":       {"elsewhere", "the nodes that keep the job's store are choosing which one serves it"},
 		"another job":     {foreign, "another node serves the job's store now: " + foreign + ", but: the store at"},
 		"another group":   {another, "another node serves the job's store now: " + another + ", but: "},
 		"another program": {http, "another node serves the job's store now: " + http + ", but: "},
@@ -169,10 +169,10 @@ func TestElsewhereDoesNotWait(t *testing.T) {
 		dialOpts.Conn = way.dial
 		began := time.Now()
 		_, err := Dial(t.Context(), dialOpts)
-		expectElsewhere(t, err, elsewhereMessage)
+		expectElsewhere(t, err, leaderlessMessage)
 		_, err = Probe(t.Context(), dialOpts)
-		expectElsewhere(t, err, elsewhereMessage)
-		expectElsewhere(t, EndSession(t.Context(), dialOpts, "id.token"), elsewhereMessage)
+		expectElsewhere(t, err, leaderlessMessage)
+		expectElsewhere(t, EndSession(t.Context(), dialOpts, "id.token"), leaderlessMessage)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the refusals took %v", took)
 		}

@@ -99,8 +99,7 @@ type Member struct {
 	retries   []func() // requests for which the replica had no room; the next tick calls them
 	manager   manager
 	left      []chan<- error // of the calls of Leave
-
-	reading reading // of the frames of other members
+	reading   reading        // of the frames of other members
 
 	mu         sync.Mutex
 	closed     bool

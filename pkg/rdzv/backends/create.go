@@ -39,6 +39,9 @@ type creator struct{ options *Options }
 const advice = "a job survives the loss of any node if its rendezvous is not on one of them: " +
 	"see elasticrun store, or --rdzv-backend=etcd"
 
+// aloneAdvice is for jobs that have lost their store because only one agent was to keep it.
+const aloneAdvice = "a job of three or more nodes survives the loss of any one of them without voters=1 in --rdzv-conf"
+
 // togetherAdvice is for jobs that have lost the store which the agents keep together.
 const togetherAdvice = "a job survives the loss of any one node at a time, once three nodes keep its store; a " +
 	"rendezvous on other machines survives more: see elasticrun store, or --rdzv-backend=etcd"
@@ -142,6 +145,8 @@ func (o *Options) c10d(in input, out *elastic.Options, users *elastic.StoreUsers
 		access.LocalAddr, access.MemberPorts = o.LocalAddr, o.WorkerStorePorts
 		access.More, access.AdviseEndpoints = o.furtherHosts(in), o.AdviseEndpoints
 		out.Advice = togetherAdvice
+	case in.MaxNodes > 1:
+		out.Advice = aloneAdvice
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/elasticrun/elasticrun/internal/plainerr"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
@@ -50,11 +52,14 @@ type voterWatch struct {
 	now   shortage
 	said  [shortOfReachable + 1]bool
 	timer *time.Timer // nil unless now may be said later
+	// enough says that the store had enough voters once, as far as this process knows as its leader.
+	enough bool
 }
 
 // observe records what holds now. It calls later once the shortage has lasted, unless it was said already.
 func (w *voterWatch) observe(now shortage, enough bool, wait time.Duration, later func()) {
 	if enough {
+		w.enough = true
 		w.said = [shortOfReachable + 1]bool{}
 	}
 	if now == w.now {
@@ -100,11 +105,15 @@ func (m *storeMember) sayFewVoters() {
 	if now == shortOfReachable {
 		m.problem = problemOf(unreached)
 	}
-	problem := m.problem
+	problem, survived := m.problem, m.voters.enough
 	m.mu.Unlock()
 	const alone = "only this node keeps the job's store, and its loss would end the job"
 	if now == shortOfNodes {
-		m.log.Info().Msgf("%s: any one node may be lost once three can keep it", alone)
+		level := zerolog.InfoLevel
+		if survived {
+			level = zerolog.WarnLevel
+		}
+		m.log.WithLevel(level).Msgf("%s: any one node may be lost once three can keep it", alone)
 		return
 	}
 	m.log.Warn().Msgf("%s: %s; %s", alone, problem, memberPortsAdvice(m.access.MemberPorts))

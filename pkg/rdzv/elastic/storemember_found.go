@@ -99,14 +99,14 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 	}
 	who := strings.Join(alive, ", ")
 	if who == "" {
-		who = "this node does not know their addresses"
+		who = "nodes whose addresses this node does not know"
 	}
 	remedy := ""
 	if file := m.place.groupFile(); recorded && file != "" {
 		remedy = "; if they have ended for good, remove " + file
 	}
-	return nil, fmt.Errorf("%w: other nodes may go on with the store of run %q without this one, but none of them has "+
-		"it now: %s%s", rdzv.ErrConnection, m.access.RunID, who, remedy)
+	return nil, fmt.Errorf("%w: too few of the nodes that keep the store of run %q answer. Others may keep it, so this "+
+		"node does not begin a new one: %s%s", rdzv.ErrConnection, m.access.RunID, who, remedy)
 }
 
 // How long the agents at the endpoints ask each other before one of them founds a group.

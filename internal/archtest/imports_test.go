@@ -368,6 +368,10 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the process table without knowing workers or guards",
 	},
+	"pkg/pystack": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it reads a process, whoever started it and for whatever reason",
+	},
 	"pkg/workerlog": {
 		theirs: []string{"github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		why:    "it copies, shows and keeps output without knowing processes or jobs",

@@ -1,0 +1,124 @@
+package pystack
+
+import "encoding/binary"
+
+// memory is the memory of a process, or a recording of one.
+type memory interface {
+	// readAt fills p with the bytes at an address. An error means that p may have changed in part.
+	readAt(p []byte, addr uint64) error
+}
+
+// pageSize is the unit in which snapshot reads. Pages of the kernel are as large or larger, so a page is readable
+// completely or not at all.
+const pageSize = 4096
+
+const (
+	// maxPages bounds a snapshot to 16 MiB. The longest stack that is read needs fewer.
+	maxPages = 4096
+	// keptPages is how many unused pages a snapshot keeps for the next dump.
+	keptPages = 256
+)
+
+// snapshot is memory that reads whole pages and keeps them. Objects that are used together are often neighbors, above
+// all the frames of a thread, so that one system call reads many of them, and as they were at one moment.
+type snapshot struct {
+	mem   memory
+	pages map[uint64]*[pageSize]byte
+	free  []*[pageSize]byte
+	// across holds what the last view returned, if it did not lie within a page.
+	across []byte
+}
+
+func newSnapshot(mem memory) *snapshot {
+	return &snapshot{mem: mem, pages: map[uint64]*[pageSize]byte{}}
+}
+
+// reset forgets all pages, so that the next reads are fresh.
+func (s *snapshot) reset() {
+	for _, page := range s.pages {
+		if len(s.free) == keptPages {
+			break
+		}
+		s.free = append(s.free, page)
+	}
+	clear(s.pages)
+}
+
+// view returns size bytes at an address. They stay valid until the next call.
+func (s *snapshot) view(addr, size uint64) ([]byte, error) {
+	if at := addr % pageSize; at+size <= pageSize {
+		page, err := s.page(addr - at)
+		if err != nil {
+			return nil, err
+		}
+		return page[at : at+size], nil
+	}
+	if uint64(cap(s.across)) < size {
+		s.across = make([]byte, size)
+	}
+	s.across = s.across[:size]
+	return s.across, s.readAt(s.across, addr)
+}
+
+// readAt fills p from the pages around addr.
+func (s *snapshot) readAt(p []byte, addr uint64) error {
+	if addr+uint64(len(p)) < addr {
+		return errTorn
+	}
+	for len(p) > 0 {
+		page, err := s.page(addr &^ (pageSize - 1))
+		if err != nil {
+			return err
+		}
+		n := copy(p, page[addr%pageSize:])
+		p, addr = p[n:], addr+uint64(n)
+	}
+	return nil
+}
+
+// page returns the page at an aligned address.
+func (s *snapshot) page(addr uint64) (*[pageSize]byte, error) {
+	if page, ok := s.pages[addr]; ok {
+		return page, nil
+	}
+	if len(s.pages) >= maxPages {
+		return nil, errTorn
+	}
+	var page *[pageSize]byte
+	if n := len(s.free); n > 0 {
+		page, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		page = new([pageSize]byte)
+	}
+	if err := s.mem.readAt(page[:], addr); err != nil {
+		s.free = append(s.free, page)
+		return nil, err
+	}
+	s.pages[addr] = page
+	return page, nil
+}
+
+// readWord reads 64 bits.
+func readWord(mem memory, addr uint64) (uint64, error) {
+	var b [8]byte
+	if err := mem.readAt(b[:], addr); err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b[:]), nil
+}
+
+// word returns the 64 bits at an offset of a struct, 0 beyond its end.
+func word(b []byte, offset uint64) uint64 {
+	if offset > uint64(len(b)) || uint64(len(b))-offset < 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b[offset:])
+}
+
+// half returns the 32 bits at an offset of a struct, 0 beyond its end.
+func half(b []byte, offset uint64) uint32 {
+	if offset > uint64(len(b)) || uint64(len(b))-offset < 4 {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b[offset:])
+}

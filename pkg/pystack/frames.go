@@ -29,7 +29,6 @@ func (r *reader) readStack(s threadState) (stack, error) {
 			if failed == errTorn {
 				failed = err
 			}
-			r.forget()
 			continue
 		}
 		best, failed = got, nil
@@ -37,7 +36,6 @@ func (r *reader) readStack(s threadState) (stack, error) {
 			return best, nil
 		}
 		best.changed = true
-		r.stack.reset()
 	}
 	return best, failed
 }
@@ -76,73 +74,85 @@ func (r *reader) topFrame(s threadState) (top, error) {
 	return t, err
 }
 
-// tryStack reads the frames once.
+// tryStack reads the frames once: first all frames, then their code objects. While a frame is there its code object is
+// too, so if the innermost frame is the same afterwards, all code objects were valid.
 func (r *reader) tryStack(s threadState) (stack, top, error) {
-	r.stack.reset()
+	r.forget()
 	innermost, err := r.topFrame(s)
 	if err != nil {
 		return stack{}, top{}, err
 	}
-	var got stack
+	calls, truncated, err := r.walk(innermost.frame)
+	if err != nil {
+		return stack{}, top{}, err
+	}
+	frames := make([]Frame, len(calls))
+	for i, c := range calls {
+		if frames[i], err = r.decode(c); err != nil {
+			return stack{}, top{}, err
+		}
+	}
+	return stack{frames: frames, truncated: truncated}, innermost, nil
+}
+
+// call is a frame that was read and not decoded.
+type call struct {
+	code, instruction uint64
+}
+
+// walk reads the frames from the innermost one on. The result is valid until the next call.
+func (r *reader) walk(addr uint64) (calls []call, truncated bool, err error) {
+	l := r.layout
+	size := max(l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner) + 8
+	r.calls = r.calls[:0]
 	// A chain that does not end has a frame twice. Brent's algorithm: compare with the frame at the last power of two.
 	seen, power := uint64(0), 1
-	for addr, i := innermost.frame, 0; addr != 0; i++ {
-		if addr == seen {
-			return stack{}, top{}, errTorn
+	for i := 0; addr != 0; i++ {
+		if addr == seen || i > 2*maxFrames {
+			return nil, false, errTorn
 		}
 		if i == power {
 			seen, power = addr, power*2
 		}
-		if len(got.frames) == maxFrames {
-			got.truncated = true
-			break
+		if len(r.calls) == maxFrames {
+			return r.calls, true, nil
 		}
-		f, isCall, previous, err := r.readFrame(addr)
+		b, err := r.stack.view(addr, size)
 		if err != nil {
-			return stack{}, top{}, err
+			return nil, false, err
 		}
-		if isCall {
-			got.frames = append(got.frames, f)
+		addr = word(b, l.framePrevious)
+		if l.firstShim != 0 && b[l.frameOwner] >= l.firstShim {
+			continue // no call of a Python function
 		}
-		addr = previous
+		// From 3.14 on the lowest bits say who counts the reference (Include/internal/pycore_stackref.h).
+		const tags = 3
+		r.calls = append(r.calls, call{code: word(b, l.frameCode) &^ tags, instruction: word(b, l.frameInstruction)})
 	}
-	return got, innermost, nil
+	return r.calls, false, nil
 }
 
-// readFrame reads one frame. isCall is false for a frame that is no call of a Python function.
-func (r *reader) readFrame(addr uint64) (f Frame, isCall bool, previous uint64, err error) {
-	l := r.layout
-	b, err := r.stack.view(addr, max(l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner)+8)
+// decode reads the code object of a frame.
+func (r *reader) decode(f call) (Frame, error) {
+	c, err := r.readCode(f.code)
 	if err != nil {
-		return Frame{}, false, 0, err
+		return Frame{}, err
 	}
-	previous = word(b, l.framePrevious)
-	if l.firstShim != 0 && b[l.frameOwner] >= l.firstShim {
-		return Frame{}, false, previous, nil
-	}
-	instruction := word(b, l.frameInstruction)
-	// From 3.14 on the lowest bits say who counts the reference (Include/internal/pycore_stackref.h).
-	const tags = 3
-	codeAt := word(b, l.frameCode) &^ tags
-	c, err := r.readCode(codeAt)
+	offset, err := r.offset(c, f)
 	if err != nil {
-		return Frame{}, false, 0, err
+		return Frame{}, err
 	}
-	offset, err := r.offset(c, codeAt, instruction)
-	if err != nil {
-		return Frame{}, false, 0, err
+	if offset != c.offset {
+		c.offset, c.line = offset, lineAt(r.layout.lines, c.lines, c.first, offset)
 	}
-	if offset != c.offset || c.offset < 0 {
-		c.offset, c.line = offset, lineAt(l.lines, c.lines, c.first, offset)
-	}
-	return Frame{File: c.file.value, Line: c.line, Function: c.name.value}, true, previous, nil
+	return Frame{File: c.file.value, Line: c.line, Function: c.name.value}, nil
 }
 
 // offset returns how far into the instructions of a code object a frame is, in bytes; -1 before the first one.
-func (r *reader) offset(c *code, codeAt, instruction uint64) (int, error) {
+func (r *reader) offset(c *code, f call) (int, error) {
 	if r.layout.frames == objectFrames {
 		// f_lasti is an int: bytes in 3.9, instructions in 3.10.
-		index := int(int32(uint32(instruction)))
+		index := int(int32(uint32(f.instruction)))
 		if index < -1 {
 			return 0, errTorn
 		}
@@ -151,7 +161,7 @@ func (r *reader) offset(c *code, codeAt, instruction uint64) (int, error) {
 		}
 		return index, nil
 	}
-	offset := int64(instruction - codeAt - r.layout.codeStart)
+	offset := int64(f.instruction - f.code - r.layout.codeStart)
 	if offset < -unit || offset >= int64(c.size) {
 		return 0, errTorn
 	}

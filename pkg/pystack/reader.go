@@ -21,12 +21,14 @@ type reader struct {
 	runtime uint64 // address of _PyRuntime
 	layout  *layout
 
-	// stack has the pages of one thread's frames, objects those of everything else in a dump.
+	// stack has the pages of one thread's frames, objects those of everything else.
 	stack, objects *snapshot
 	// codeType is the address of PyCode_Type; 0 until a code object was read.
 	codeType uint64
-	// codes are the code objects of earlier dumps, seen those of this one.
+	// codes are the code objects of earlier reads, seen those since the last call of forget.
 	codes, seen map[uint64]*code
+	// calls is what walk returned last.
+	calls []call
 }
 
 func newReader(mem memory, runtime uint64, l *layout) *reader {

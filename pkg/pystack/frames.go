@@ -1,6 +1,9 @@
 package pystack
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // maxFrames bounds the frames of a thread. Python's own limit for recursion is 1,000 unless a program raises it.
 const maxFrames = 10_000
@@ -21,115 +24,100 @@ func (r *reader) readStack(s threadState) (stack, error) {
 	var best stack
 	failed := errTorn
 	for range maxAttempts {
-		got, top, err := r.tryStack(s)
+		got, err := r.tryStack(s)
 		switch {
 		case errors.Is(err, ErrExited), isUnsupported(err):
 			return stack{}, err
-		case err != nil:
-			if failed == errTorn {
-				failed = err
-			}
-			continue
+		case err == nil && !got.changed:
+			return got, nil
+		case err == nil:
+			best, failed = got, nil
+		case errors.Is(failed, errTorn): // an error that says more
+			failed = err
 		}
-		best, failed = got, nil
-		if again, err := r.topFrame(s); err == nil && again == top {
-			return best, nil
-		}
-		best.changed = true
 	}
 	return best, failed
 }
 
-// top is the innermost frame of a thread, and how it looked.
-type top struct {
-	frame, code, previous uint64
+// tryStack reads the frames once: all frames, then their code objects, then all frames again. While a frame is there its
+// code object is too, so if the frames are the same again, the code objects in between were theirs.
+func (r *reader) tryStack(s threadState) (stack, error) {
+	r.forget()
+	var got stack
+	var err error
+	if r.calls, got.truncated, err = r.walk(r.calls[:0], s); err != nil {
+		return stack{}, err
+	}
+	got.frames = make([]Frame, len(r.calls))
+	for i, c := range r.calls {
+		if got.frames[i], err = r.decode(c); err != nil {
+			return stack{}, err
+		}
+	}
+	r.stack.reset()
+	r.again, _, err = r.walk(r.again[:0], s)
+	got.changed = err != nil || !slices.EqualFunc(r.calls, r.again, func(a, b call) bool {
+		return a.frame == b.frame && a.code == b.code
+	})
+	return got, nil
 }
 
-// topFrame reads, past the snapshots, which frame is the innermost one.
-func (r *reader) topFrame(s threadState) (top, error) {
+// topFrame reads, past the snapshots, which frame of a thread is the innermost one; 0 for none.
+func (r *reader) topFrame(s threadState) (uint64, error) {
 	l := r.layout
 	owner, err := readWord(r.mem, s.addr+l.threadInterpreter)
 	if err != nil {
-		return top{}, err
+		return 0, err
 	}
 	if owner != s.interpreter {
-		return top{}, errTorn // the thread state was freed
+		return 0, errTorn // the thread state was freed
 	}
-	var t top
-	if t.frame, err = readWord(r.mem, s.addr+l.threadFrame); err != nil {
-		return top{}, err
+	top, err := readWord(r.mem, s.addr+l.threadFrame)
+	if err != nil || top == 0 || l.frames != chainedFrames {
+		return top, err
 	}
-	if l.frames == chainedFrames && t.frame != 0 {
-		if t.frame, err = readWord(r.mem, t.frame+l.current); err != nil {
-			return top{}, err
-		}
-	}
-	if t.frame == 0 {
-		return t, nil
-	}
-	if t.code, err = readWord(r.mem, t.frame+l.frameCode); err != nil {
-		return top{}, err
-	}
-	t.previous, err = readWord(r.mem, t.frame+l.framePrevious)
-	return t, err
-}
-
-// tryStack reads the frames once: first all frames, then their code objects. While a frame is there its code object is
-// too, so if the innermost frame is the same afterwards, all code objects were valid.
-func (r *reader) tryStack(s threadState) (stack, top, error) {
-	r.forget()
-	innermost, err := r.topFrame(s)
-	if err != nil {
-		return stack{}, top{}, err
-	}
-	calls, truncated, err := r.walk(innermost.frame)
-	if err != nil {
-		return stack{}, top{}, err
-	}
-	frames := make([]Frame, len(calls))
-	for i, c := range calls {
-		if frames[i], err = r.decode(c); err != nil {
-			return stack{}, top{}, err
-		}
-	}
-	return stack{frames: frames, truncated: truncated}, innermost, nil
+	return readWord(r.mem, top+l.current)
 }
 
 // call is a frame that was read and not decoded.
 type call struct {
-	code, instruction uint64
+	frame, code, instruction uint64
 }
 
-// walk reads the frames from the innermost one on. The result is valid until the next call.
-func (r *reader) walk(addr uint64) (calls []call, truncated bool, err error) {
+// walk adds the frames of a thread to calls, from the innermost one on. Frames that are no calls of Python functions are
+// left out.
+func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, err error) {
 	l := r.layout
 	size := max(l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner) + 8
-	r.calls = r.calls[:0]
+	addr, err := r.topFrame(s)
+	if err != nil {
+		return calls, false, err
+	}
 	// A chain that does not end has a frame twice. Brent's algorithm: compare with the frame at the last power of two.
 	seen, power := uint64(0), 1
 	for i := 0; addr != 0; i++ {
 		if addr == seen || i > 2*maxFrames {
-			return nil, false, errTorn
+			return calls, false, errTorn
 		}
 		if i == power {
 			seen, power = addr, power*2
 		}
-		if len(r.calls) == maxFrames {
-			return r.calls, true, nil
+		if len(calls) == maxFrames {
+			return calls, true, nil
 		}
 		b, err := r.stack.view(addr, size)
 		if err != nil {
-			return nil, false, err
+			return calls, false, err
+		}
+		if l.firstShim == 0 || b[l.frameOwner] < l.firstShim {
+			// From 3.14 on the lowest bits say who counts the reference (Include/internal/pycore_stackref.h).
+			const tags = 3
+			code := word(b, l.frameCode) &^ tags
+			calls = append(calls, call{frame: addr, code: code, instruction: word(b, l.frameInstruction)})
 		}
 		addr = word(b, l.framePrevious)
-		if l.firstShim != 0 && b[l.frameOwner] >= l.firstShim {
-			continue // no call of a Python function
-		}
-		// From 3.14 on the lowest bits say who counts the reference (Include/internal/pycore_stackref.h).
-		const tags = 3
-		r.calls = append(r.calls, call{code: word(b, l.frameCode) &^ tags, instruction: word(b, l.frameInstruction)})
 	}
-	return r.calls, false, nil
+	return calls, false, nil
 }
 
 // decode reads the code object of a frame.

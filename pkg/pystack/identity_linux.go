@@ -44,7 +44,7 @@ func newIdentity(pid int, mem memory) (identity, error) {
 			return id, mem.readAt(id.random[:], id.randomAt)
 		}
 	}
-	return id, unsupported("process %d is not Python: it has no program", pid) // such as a thread of the kernel
+	return id, ErrExited // it has no memory any more
 }
 
 // check returns ErrExited or ErrReplaced if the process is no longer the one that has this identity.
@@ -72,13 +72,17 @@ func startTime(pid int) (uint64, error) {
 		return 0, procError(err)
 	}
 	// The name before the last parenthesis can have spaces and parentheses. Fields are those of proc_pid_stat(5).
-	const state, start = 3, 22
+	const state, flags, start = 3, 9, 22
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) <= start-state {
 		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
 	}
 	if s := fields[0]; s == "Z" || s == "X" {
 		return 0, ErrExited
+	}
+	const kernelThread = 0x00200000 // PF_KTHREAD of the kernel's include/linux/sched.h
+	if f, err := strconv.ParseUint(fields[flags-state], 10, 32); err == nil && f&kernelThread != 0 {
+		return 0, unsupported("it is a thread of the kernel")
 	}
 	return strconv.ParseUint(fields[start-state], 10, 64)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"path"
 )
 
 // The symbols that the package looks for. All are part of what CPython exports.
@@ -57,9 +58,15 @@ func search(mem memory, all []mapping, program string, open func(mapping) (file,
 	}
 	switch {
 	case s.best != nil:
+		if s.best.version == (Version{}) {
+			return nil, unsupported("the version of the python of %s is unknown", path.Base(s.best.file))
+		}
 		return s.best, s.best.version.check()
 	case s.old != "":
-		return nil, unsupported("%s is older than python %d.%d", s.old, major, oldestMinor)
+		if v, ok := versionOfName(s.old); ok && v.check() != nil {
+			return nil, v.check()
+		}
+		return nil, unsupported("the python of %s is older than %d.%d", path.Base(s.old), major, oldestMinor)
 	}
 	return nil, unsupported("it is not Python")
 }

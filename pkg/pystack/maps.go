@@ -12,10 +12,12 @@ import (
 // mapping is the start of a file in the memory of a process.
 type mapping struct {
 	start, end uint64
-	device     string // as in /proc/PID/maps, such as "fe:00"
 	inode      uint64
 	path       string
 }
+
+// deletedMark is what the kernel adds to the path of a file that is gone.
+const deletedMark = " (deleted)"
 
 // maxMappings bounds the files that a process has mapped. torch maps about 300.
 const maxMappings = 1 << 16
@@ -37,8 +39,8 @@ func parseMaps(r io.Reader) ([]mapping, error) {
 			continue
 		}
 		all = append(all, mapping{
-			start: start, end: end, device: fields[3], inode: inode,
-			path: strings.TrimSuffix(strings.TrimLeft(fields[5], " "), " (deleted)"),
+			start: start, end: end, inode: inode,
+			path: strings.TrimSuffix(strings.TrimLeft(fields[5], " "), deletedMark),
 		})
 	}
 	return all, lines.Err()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,9 +22,6 @@ func open(pid int) (*Process, error) {
 		return nil, err
 	}
 	python, err := locate(pid, mem)
-	if err == nil {
-		err = python.version.check()
-	}
 	var l *layout
 	if err == nil {
 		l, err = layoutFor(mem, python)
@@ -65,6 +63,7 @@ func locate(pid int, mem memory) (*found, error) {
 	if err != nil {
 		return nil, procError(err)
 	}
+	program = strings.TrimSuffix(program, deletedMark)
 	return search(mem, all, program, func(m mapping) (file, error) { return openMapped(pid, m, program) })
 }
 

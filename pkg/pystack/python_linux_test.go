@@ -52,17 +52,17 @@ func embedded(t testing.TB) string {
 	if err != nil || len(libraries) == 0 {
 		testenv.Missing(t, "needs libpython (apt-get install python3-dev): %v", err)
 	}
-	return link(t, "trainer", libraries[0])
+	return link(t, "testdata/embed.c", "trainer", libraries[0])
 }
 
-// link makes a program of testdata/embed.c and a library.
-func link(t testing.TB, name string, args ...string) string {
+// link compiles a C file and links it to libraries.
+func link(t testing.TB, source, name string, args ...string) string {
 	t.Helper()
 	if err := testenv.Programs(map[string]string{"cc": "gcc libc6-dev"}); err != nil {
 		testenv.Missing(t, "needs a C compiler: %v", err)
 	}
 	program := filepath.Join(t.TempDir(), name)
-	cc := exec.CommandContext(t.Context(), "cc", append([]string{"-o", program, "testdata/embed.c"}, args...)...)
+	cc := exec.CommandContext(t.Context(), "cc", append([]string{"-o", program, source}, args...)...)
 	if out, err := cc.CombinedOutput(); err != nil {
 		testenv.Missing(t, "cc %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -74,7 +74,7 @@ type program struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	pid   int
-	stdin io.Closer
+	stdin io.WriteCloser
 	lines *bufio.Reader
 }
 
@@ -144,4 +144,12 @@ func functions(thread Thread) []string {
 		all = append(all, f.Function)
 	}
 	return all
+}
+
+// write sends text to the program.
+func (p *program) write(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.stdin, text); err != nil {
+		p.t.Fatal(err)
+	}
 }

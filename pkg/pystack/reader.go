@@ -27,8 +27,8 @@ type reader struct {
 	codeType uint64
 	// codes are the code objects of earlier reads, seen those since the last call of forget.
 	codes, seen map[uint64]*code
-	// calls is what walk returned last.
-	calls []call
+	// calls and again are buffers of tryStack.
+	calls, again []call
 }
 
 func newReader(mem memory, runtime uint64, l *layout) *reader {

@@ -30,13 +30,13 @@ var errNotRecorded = errors.New("not recorded")
 
 func (r *recording) readAt(p []byte, addr uint64) error {
 	r.reads++
-	for i := range p {
-		at := addr + uint64(i)
-		page, ok := r.pages[at&^(pageSize-1)]
+	for len(p) > 0 {
+		page, ok := r.pages[addr&^(pageSize-1)]
 		if !ok {
 			return errNotRecorded
 		}
-		p[i] = page[at%pageSize]
+		n := copy(p, page[addr%pageSize:])
+		p, addr = p[n:], addr+uint64(n)
 	}
 	return nil
 }

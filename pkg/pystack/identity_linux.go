@@ -37,14 +37,20 @@ func newIdentity(pid int, mem memory) (identity, error) {
 	case err != nil:
 		return id, procError(err)
 	}
+	if len(auxv) == 0 {
+		return id, ErrExited // it has no memory any more
+	}
 	const random = 25 // AT_RANDOM
 	for ; len(auxv) >= 16; auxv = auxv[16:] {
 		if binary.LittleEndian.Uint64(auxv) == random {
 			id.randomAt = binary.LittleEndian.Uint64(auxv[8:])
-			return id, mem.readAt(id.random[:], id.randomAt)
+			if err = mem.readAt(id.random[:], id.randomAt); err == nil || errors.Is(err, ErrExited) || isUnsupported(err) {
+				return id, err
+			}
+			return id, ErrReplaced
 		}
 	}
-	return id, ErrExited // it has no memory any more
+	return id, ErrReplaced // execve has not yet filled the vector
 }
 
 // check returns ErrExited or ErrReplaced if the process is no longer the one that has this identity.

@@ -52,9 +52,7 @@ func search(mem memory, all []mapping, program string, open func(mapping) (file,
 		}
 	}
 	if s.best == nil {
-		if err := s.searchFiles(mem, all, program, open); err != nil {
-			return nil, err
-		}
+		s.searchFiles(mem, all, program, open)
 	}
 	switch {
 	case s.best != nil:
@@ -99,7 +97,7 @@ func (s *searched) consider(mem memory, f *found) bool {
 }
 
 // searchFiles looks for symbols that only the files have, in the program and in libraries with the name of Python.
-func (s *searched) searchFiles(mem memory, all []mapping, program string, open func(mapping) (file, error)) error {
+func (s *searched) searchFiles(mem memory, all []mapping, program string, open func(mapping) (file, error)) {
 	for _, m := range all {
 		if _, named := versionOfName(m.path); !named && m.path != program {
 			continue
@@ -110,9 +108,6 @@ func (s *searched) searchFiles(mem memory, all []mapping, program string, open f
 		}
 		f, err := open(m)
 		if err != nil {
-			if isUnsupported(err) {
-				return err
-			}
 			continue // such as a library whose file is gone
 		}
 		symbols, err := fileSymbols(f, runtimeSymbol, versionSymbol, tenSymbol, nineSymbol)
@@ -127,10 +122,9 @@ func (s *searched) searchFiles(mem memory, all []mapping, program string, open f
 			return addr + img.bias, ok
 		}
 		if s.consider(mem, &found{file: m.path, runtime: at, version: findVersion(mem, at, m.path, lookup)}) {
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // findVersion returns the version of the Python that has _PyRuntime at an address; 0.0 if nothing says it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -133,6 +134,47 @@ func TestPermission(t *testing.T) {
 			t.Errorf("got %v, %v", threads, err)
 		}
 	})
+}
+
+// TestReplacedWhileRead reads a process that runs one Python after another. Whatever it gets is an error or of one of
+// them.
+func TestReplacedWhileRead(t *testing.T) {
+	python, library := python(t), embedded(t)
+	const again = "import os, sys; a = sys.argv; os.execv(a[2], [a[2], '-c', a[1], a[1], a[3], a[2]])"
+	run := start(t, nil, python, "-c", "print('ready', flush=True); "+again, again, library, python)
+	run.line()
+	read := 0
+	counts := map[error]int{}
+	for end := time.Now().Add(time.Duration(testenv.Repeat(t, 1, 30)) * time.Second); time.Now().Before(end); {
+		p, err := Open(run.pid)
+		var threads []Thread
+		for err == nil {
+			threads, err = p.Threads()
+			for _, th := range threads {
+				for _, f := range th.Frames {
+					read++
+					if f.File != "<string>" && !strings.HasPrefix(f.File, "<frozen ") && !strings.HasPrefix(f.File, "/usr/lib/python3") {
+						t.Errorf("a frame in %q", f.File)
+					}
+				}
+			}
+		}
+		known := false
+		for _, want := range []error{ErrReplaced, ErrNoInterpreter, ErrUnreadable} {
+			if errors.Is(err, want) {
+				counts[want]++
+				known = true
+			}
+		}
+		// Between the start of a program and that of its libraries there is no Python.
+		if unsupported, ok := errors.AsType[*UnsupportedError](err); !known && (!ok || unsupported.Reason != "it is not Python") {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d frames; %v", read, counts)
+	if read == 0 || counts[ErrReplaced] == 0 {
+		t.Error("it read nothing, or never saw another program")
+	}
 }
 
 // TestChurn reads a program that calls, returns, compiles and starts threads all the time. Each stack must be one that

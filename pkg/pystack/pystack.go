@@ -49,8 +49,8 @@ type Process struct {
 
 // Open finds Python in a running process. It reads the memory map and some pages of the process; later reads need only
 // what changes. The error is an [UnsupportedError] if its stacks cannot be read at all, [ErrExited] if there is no such
-// process, and [ErrNoInterpreter] if Python has not started yet. A process that is about to call execve is not Python
-// yet, so who starts a program waits until that runs.
+// process, [ErrReplaced] if it calls execve meanwhile, and [ErrNoInterpreter] if Python has not started yet. A process
+// that is about to call execve is not Python yet, so who starts a program waits until that runs.
 func Open(pid int) (*Process, error) {
 	p, err := open(pid)
 	if err != nil {

@@ -5,12 +5,16 @@ import "fmt"
 // debugCookie is what _PyRuntime begins with from 3.13 on.
 const debugCookie = "xdebugpy"
 
-// maxStruct bounds the offsets that a process describes. The interpreter state, the largest of the structs, has about
-// 500 KB.
-const maxStruct = 16 << 20
+const (
+	// maxOffset bounds the offsets that a process describes. The interpreter state, the largest of the structs, has some
+	// 100 KB.
+	maxOffset = 1 << 20
+	// maxSmallOffset bounds those in objects, frames and thread states, which have less than 1 KB.
+	maxSmallOffset = pageSize
+)
 
-// described gives the places of numbers in _Py_DebugOffsets, which is an array of 64-bit numbers: 1 is PY_VERSION_HEX, 2
-// whether the build is free-threaded. CPython's headers have it in Include/internal/pycore_runtime.h (3.13) and
+// described gives the places of numbers in _Py_DebugOffsets, which is an array of 64-bit numbers: 1 is PY_VERSION_HEX,
+// 2 whether the build is free-threaded. CPython's headers have it in Include/internal/pycore_runtime.h (3.13) and
 // pycore_debug_offsets.h (3.14, 3.15).
 type described struct {
 	interpretersHead, interpreterID, interpreterNext, threadsHead int
@@ -25,8 +29,8 @@ type described struct {
 // describedWords is the number of words that describedIn refers to, for the longest of the structs.
 const describedWords = 93
 
-// describedIn are the places by minor version. A C program with offsetof checked them with the headers of 3.13.0, 3.13.5,
-// 3.14.8 and 3.15.0.
+// describedIn are the places by minor version. A C program with offsetof checked them with the headers of 3.13.0,
+// 3.13.5, 3.14.8 and 3.15.0.
 var describedIn = map[int]described{
 	13: {
 		interpretersHead: 5, interpreterID: 7, interpreterNext: 8, threadsHead: 9,
@@ -85,8 +89,9 @@ func layoutOf(mem memory, runtime uint64, v Version) (*layout, error) {
 	l := &layout{
 		interpretersHead: number(at.interpretersHead), interpreterID: number(at.interpreterID),
 		interpreterNext: number(at.interpreterNext), threadsHead: number(at.threadsHead),
-		threadPrevious: number(at.threadPrevious), threadNext: number(at.threadNext), threadInterpreter: number(at.threadInterpreter),
-		threadFrame: number(at.threadFrame), threadID: number(at.threadID), nativeID: number(at.nativeID),
+		threadPrevious: number(at.threadPrevious), threadNext: number(at.threadNext),
+		threadInterpreter: number(at.threadInterpreter),
+		threadFrame:       number(at.threadFrame), threadID: number(at.threadID), nativeID: number(at.nativeID),
 		framePrevious: number(at.framePrevious), frameCode: number(at.frameCode),
 		frameInstruction: number(at.frameInstruction), frameOwner: number(at.frameOwner),
 		codeFile: number(at.codeFile), codeName: number(at.codeName), codeLines: number(at.codeLines),
@@ -98,8 +103,18 @@ func layoutOf(mem memory, runtime uint64, v Version) (*layout, error) {
 	}
 	// PyCompactUnicodeObject adds a length and a pointer (Include/cpython/unicodeobject.h).
 	l.compactSize = l.asciiSize + 16
-	if bad > maxStruct {
-		return nil, fmt.Errorf("python %v: an offset of %d: %w", v, bad, ErrUnreadable)
+	if bad > maxOffset || l.largestSmall() > maxSmallOffset {
+		return nil, fmt.Errorf("python %v describes impossible offsets: %w", v, ErrUnreadable)
 	}
 	return l, nil
+}
+
+// largestSmall returns the largest offset in objects, frames and thread states.
+func (l *layout) largestSmall() uint64 {
+	return max(
+		l.threadPrevious, l.threadNext, l.threadInterpreter, l.threadFrame, l.threadID, l.nativeID,
+		l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner,
+		l.codeFile, l.codeName, l.codeLines, l.codeFirstLine, l.codeStart,
+		l.objectType, l.typeName, l.bytesSize, l.bytesData, l.textState, l.textLength, l.asciiSize,
+	)
 }

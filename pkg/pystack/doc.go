@@ -8,14 +8,14 @@
 //	/proc/PID/maps ─▶ ELF images ─▶ _PyRuntime ─▶ interpreters ─▶ threads ─▶ frames ─▶ code objects
 //
 // It reads CPython 3.9 to 3.15 on 64-bit Linux, linked statically or as a shared library. Version 3.13 and later
-// describe where their data lies (layoutOf in debugoffsets.go); earlier versions have tables in layout.go, which say how
-// each was checked. On other systems, and for everything that cannot be read, Open returns an [UnsupportedError].
+// describe where their data lies (layoutOf in debugoffsets.go); earlier versions have tables in layout.go, which say
+// how each was checked. On other systems, and for everything that cannot be read, Open returns an [UnsupportedError].
 //
 // # What it is not for
 //
 // The package does not show C frames, local variables, or who holds the global interpreter lock. It is no profiler: a
-// thread that calls and returns all the time is read as it happened to be, and [Thread.Changed] says so. It does not read
-// PyPy, free-threaded builds and core files.
+// thread that calls and returns all the time is read as it happened to be, and [Thread.Changed] says so. It does not
+// read PyPy, free-threaded builds and core files.
 //
 // # Concurrency
 //

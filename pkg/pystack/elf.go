@@ -130,8 +130,8 @@ func (img *image) readSymbols() (symbols, bool) {
 	return t, false
 }
 
-// loaded returns the address in memory of a pointer of the dynamic section. glibc's loader adds the bias to the pointers
-// themselves; others leave the section as it is.
+// loaded returns the address in memory of a pointer of the dynamic section. glibc's loader adds the bias to the
+// pointers themselves; others leave the section as it is.
 func (img *image) loaded(pointer uint64) uint64 {
 	if img.low <= pointer && pointer < img.high {
 		return img.bias + pointer

@@ -37,7 +37,7 @@ func TestSymbols(t *testing.T) {
 		if err != nil {
 			continue // no such file, or no Linux
 		}
-		defer f.Close()
+		t.Cleanup(func() { f.Close() })
 		want, err := f.DynamicSymbols()
 		if err != nil {
 			t.Fatal(err)

@@ -23,8 +23,9 @@ type section struct {
 	addr, offset, size uint64
 }
 
-// fileSymbols returns the values of the named symbols that an ELF file defines, and of the section .PyRuntime under that
-// name. They are addresses in the file. It serves programs whose symbols are not in memory: statically linked ones.
+// fileSymbols returns the values of the named symbols that an ELF file defines, and of the section .PyRuntime under
+// that name. They are addresses in the file. It serves programs whose symbols are not in memory: statically linked
+// ones.
 func fileSymbols(f io.ReaderAt, names ...string) (map[string]uint64, error) {
 	sections, err := readSections(f)
 	if err != nil {

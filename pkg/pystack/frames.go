@@ -39,8 +39,8 @@ func (r *reader) readStack(s threadState) (stack, error) {
 	return best, failed
 }
 
-// tryStack reads the frames once: all frames, then their code objects, then all frames again. While a frame is there its
-// code object is too, so if the frames are the same again, the code objects in between were theirs.
+// tryStack reads the frames once: all frames, then their code objects, then all frames again. While a frame is there
+// its code object is too, so if the frames are the same again, the code objects in between were theirs.
 func (r *reader) tryStack(s threadState) (stack, error) {
 	r.forget()
 	var got stack
@@ -84,8 +84,8 @@ type call struct {
 	frame, code, instruction uint64
 }
 
-// walk adds the frames of a thread to calls, from the innermost one on. Frames that are no calls of Python functions are
-// left out.
+// walk adds the frames of a thread to calls, from the innermost one on. Frames that are no calls of Python functions
+// are left out.
 func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, err error) {
 	l := r.layout
 	size := max(l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner) + 8

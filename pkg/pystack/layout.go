@@ -42,10 +42,10 @@ const (
 
 // layouts are those of versions that do not describe their own, by minor version.
 //
-// A C program with offsetof printed the numbers: compiled with CPython's own headers (Include/internal/pycore_runtime.h,
-// pycore_interp.h, pycore_frame.h, Include/cpython/pystate.h, code.h, frameobject.h, unicodeobject.h) of 3.9.18,
-// 3.10.13, 3.11.2, 3.11.7 and 3.12.1, for amd64. All fields are pointers, Py_ssize_t, int and char, which are as large on
-// arm64, and no field in front of them depends on the machine.
+// A C program with offsetof printed the numbers: compiled with CPython's own headers
+// (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h, Include/cpython/pystate.h, code.h,
+// frameobject.h, unicodeobject.h) of 3.9.18, 3.10.13, 3.11.2, 3.11.7 and 3.12.1, for amd64. All fields are pointers,
+// Py_ssize_t, int and char, which are as large on arm64, and no field in front of them depends on the machine.
 var layouts = map[int]layout{
 	9: {
 		interpretersHead: 32, interpreterNext: 0, interpreterID: 24, threadsHead: 8,
@@ -89,7 +89,7 @@ var layouts = map[int]layout{
 	},
 }
 
-// ownedByInterpreter is the owner of a frame with which C code enters the interpreter, from 3.12 on. It has no function.
-// Higher values have other such frames (enum _frameowner in Include/internal/pycore_frame.h and, from 3.14 on,
-// pycore_interpframe_structs.h).
+// ownedByInterpreter is the owner of a frame with which C code enters the interpreter, from 3.12 on. It has no
+// function. Higher values have other such frames (enum _frameowner in Include/internal/pycore_frame.h and, from 3.14
+// on, pycore_interpframe_structs.h).
 const ownedByInterpreter = 3

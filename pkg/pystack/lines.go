@@ -62,8 +62,8 @@ func lineOfRanges(table []byte, line, offset int) int {
 	return 0
 }
 
-// The codes of entries in a location table, in bits 3 to 6 of an entry's first byte. Codes below oneLine are short forms
-// on the same line; those from oneLine to noColumns-1 add their number to the line.
+// The codes of entries in a location table, in bits 3 to 6 of an entry's first byte. Codes below oneLine are short
+// forms on the same line; those from oneLine to noColumns-1 add their number to the line.
 const (
 	oneLine    = 10
 	noColumns  = 13
@@ -96,8 +96,8 @@ func lineOfLocations(table []byte, line, offset int) int {
 	return 0
 }
 
-// signed decodes a number of a location table: groups of 6 bits, the lowest first, each but the last with bit 6 set. Bit
-// 0 of the number is its sign.
+// signed decodes a number of a location table: groups of 6 bits, the lowest first, each but the last with bit 6 set.
+// Bit 0 of the number is its sign.
 func signed(b []byte) int {
 	const group, more = 6, 1 << 6
 	var n uint64

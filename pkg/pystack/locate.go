@@ -37,8 +37,8 @@ type searched struct {
 	old string
 }
 
-// search looks for Python in the images of a process. open opens the file of a mapping; it serves those whose symbols are
-// not in memory.
+// search looks for Python in the images of a process. open opens the file of a mapping; it serves those whose symbols
+// are not in memory.
 func search(mem memory, all []mapping, program string, open func(mapping) (file, error)) (*found, error) {
 	likelyFirst(all, program)
 	var s searched
@@ -69,8 +69,8 @@ func search(mem memory, all []mapping, program string, open func(mapping) (file,
 	return nil, unsupported("it is not Python")
 }
 
-// add looks for Python in one image. It returns true for one that has interpreters. A program that is linked to libpython
-// can have a second _PyRuntime, of which only one is used.
+// add looks for Python in one image. It returns true for one that has interpreters. A program that is linked to
+// libpython can have a second _PyRuntime, of which only one is used.
 func (s *searched) add(mem memory, m mapping, img *image) bool {
 	t, ok := img.readSymbols()
 	if !ok {

@@ -49,7 +49,8 @@ func TestDeletedLibrary(t *testing.T) {
 	wantModule(t, run.pid)
 }
 
-// TestStatic reads programs with all of Python in them and no dynamic symbols: with symbols in the file, and without any.
+// TestStatic reads programs with all of Python in them and no dynamic symbols: with symbols in the file, and without
+// any.
 func TestStatic(t *testing.T) {
 	archives, err := filepath.Glob("/usr/lib/python3.11/config-3.11-*/libpython3.11-pic.a")
 	if err != nil || len(archives) == 0 {

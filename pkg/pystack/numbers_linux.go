@@ -76,8 +76,8 @@ func (n *threadNumbers) kernelID(r *reader, id uint64) (_ int, ok bool) {
 	return 0, false
 }
 
-// pthreadNumber is where struct pthread has the number of the thread, which is at the address that pthread_self returns:
-// in glibc (nptl/descr.h: after the TCB on amd64, after 24 words on arm64, and two pointers) and in musl
+// pthreadNumber is where struct pthread has the number of the thread, which is at the address that pthread_self
+// returns: in glibc (nptl/descr.h: after the TCB on amd64, after 24 words on arm64, and two pointers) and in musl
 // (src/internal/pthread_impl.h: after 6 words on amd64, 4 on arm64).
 var pthreadNumber = map[string][]uint64{
 	"amd64": {720, 48},

@@ -47,8 +47,8 @@ func TestExited(t *testing.T) {
 	check("gone")
 }
 
-// TestReplaced reads a process that has called execve: with the same program, which lies at the same addresses, and with
-// one that is not Python.
+// TestReplaced reads a process that has called execve: with the same program, which lies at the same addresses, and
+// with one that is not Python.
 func TestReplaced(t *testing.T) {
 	for _, tc := range []struct{ name, exec, reason string }{
 		{name: "same program", exec: "sys.executable, '-c', 'print(1, flush=True), input()'"},
@@ -180,19 +180,23 @@ func TestReplacedWhileRead(t *testing.T) {
 // TestChurn reads a program that calls, returns, compiles and starts threads all the time. Each stack must be one that
 // the program can have.
 func TestChurn(t *testing.T) {
-	eachPython(t, func(t *testing.T, python string) {
-		for _, mode := range []string{"threads", "alone"} {
-			t.Run(mode, func(t *testing.T) {
-				run := start(t, nil, python, "testdata/churn.py", mode)
-				run.line()
-				churn(t, mustOpen(t, run.pid))
-			})
-		}
-	})
+	for _, interpreter := range interpreters() {
+		t.Run(interpreter.name, func(t *testing.T) {
+			python := interpreter.find(t)
+			for _, mode := range []string{"threads", "alone"} {
+				t.Run(mode, func(t *testing.T) {
+					run := start(t, nil, python, "testdata/churn.py", mode)
+					run.line()
+					churn(t, mustOpen(t, run.pid))
+				})
+			}
+		})
+	}
 }
 
 // churn reads a process that runs churn.py for a while.
 func churn(t *testing.T, p *Process) {
+	t.Helper()
 	read, changed, frames := 0, 0, 0
 	for end := time.Now().Add(time.Duration(testenv.Repeat(t, 1, 20)) * time.Second / 2); time.Now().Before(end); {
 		threads, err := p.Threads()

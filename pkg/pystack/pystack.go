@@ -64,10 +64,10 @@ func (p *Process) Version() Version {
 	return p.version
 }
 
-// Threads reads the stacks of all threads that run Python code or have: the main thread first, the others by interpreter
-// and id. A thread that ends meanwhile is missing. The error is [ErrExited] or [ErrReplaced] if the process has ended or
-// runs another program since [Open], and [ErrUnreadable] or [ErrNoInterpreter] if no state of it made sense; then
-// another attempt can succeed.
+// Threads reads the stacks of all threads that run Python code or have: the main thread first, the others by
+// interpreter and id. A thread that ends meanwhile is missing. The error is [ErrExited] or [ErrReplaced] if the process
+// has ended or runs another program since [Open], and [ErrUnreadable] or [ErrNoInterpreter] if no state of it made
+// sense; then another attempt can succeed.
 func (p *Process) Threads() ([]Thread, error) {
 	threads, err := p.readThreads()
 	if err = p.settle(err); err != nil {

@@ -19,21 +19,32 @@ const systemPython = "/usr/bin/python3"
 // morePythons is a variable with paths of further interpreters to test, separated by colons.
 const morePythons = "ELASTICRUN_TEST_PYTHONS"
 
-// eachPython runs a test with Debian's interpreters, and those of morePythons.
-func eachPython(t *testing.T, test func(t *testing.T, python string)) {
-	t.Helper()
-	find := map[string]func(testing.TB) string{
-		"system":  func(t testing.TB) string { return python(t) },
-		"trixie":  func(t testing.TB) string { return testenv.Torch(t, "2.6") },
-		"forky":   func(t testing.TB) string { return testenv.Torch(t, "2.14") },
-		"library": embedded,
-	}
+// interpreter is a Python to test.
+type interpreter struct {
+	name, path, torch string
+}
+
+// interpreters are Debian's, and those of morePythons.
+func interpreters() []interpreter {
+	all := []interpreter{{name: "system"}, {name: "library"}, {name: "trixie", torch: "2.6"}, {name: "forky", torch: "2.14"}}
 	for _, path := range filepath.SplitList(os.Getenv(morePythons)) {
-		find[strings.ReplaceAll(path, "/", "_")] = func(testing.TB) string { return path }
+		all = append(all, interpreter{name: strings.ReplaceAll(path, "/", "_"), path: path})
 	}
-	for name, find := range find {
-		t.Run(name, func(t *testing.T) { test(t, find(t)) })
+	return all
+}
+
+// find returns the path of an interpreter.
+func (i interpreter) find(t testing.TB) string {
+	t.Helper()
+	switch {
+	case i.path != "":
+		return i.path
+	case i.torch != "":
+		return testenv.Torch(t, i.torch)
+	case i.name == "library":
+		return embedded(t)
 	}
+	return python(t)
 }
 
 // python returns the system's interpreter.

@@ -21,40 +21,43 @@ import (
 // TestThreads compares with what Python says of its own threads: locks, generators, coroutines, recursion, names that
 // are not ASCII.
 func TestThreads(t *testing.T) {
-	eachPython(t, func(t *testing.T, python string) {
-		script, err := filepath.Abs("testdata/hang.py")
-		if err != nil {
-			t.Fatal(err)
-		}
-		run := start(t, nil, python, script)
-		var want []Thread
-		if err := json.Unmarshal([]byte(run.line()), &want); err != nil {
-			t.Fatal(err)
-		}
-		p := mustOpen(t, run.pid)
-		t.Logf("python %v", p.Version())
-		for range 3 { // the later ones use what the first one kept
-			got := mustThreads(t, p)
-			main := got[0]
-			if diff := cmp.Diff(want, got[1:], cmpopts.SortSlices(func(a, b Thread) bool { return a.ID < b.ID })); diff != "" {
-				t.Errorf("threads (-want +got):\n%s", diff)
-			}
-			wantMain := Thread{ID: run.pid, Name: "main (1) x", Main: true, Frames: []Frame{
-				{File: script, Line: lineOf(t, script, "    print(text"), Function: "main"},
-				{File: script, Line: lineOf(t, script, "main()"), Function: "<module>"},
-			}}
-			if diff := cmp.Diff(wantMain, main); diff != "" {
-				t.Errorf("main thread (-want +got):\n%s", diff)
-			}
-			alone, err := p.MainThread()
+	for _, interpreter := range interpreters() {
+		t.Run(interpreter.name, func(t *testing.T) {
+			python := interpreter.find(t)
+			script, err := filepath.Abs("testdata/hang.py")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(main, alone); diff != "" {
-				t.Errorf("the main thread alone (-all threads, +alone):\n%s", diff)
+			run := start(t, nil, python, script)
+			var want []Thread
+			if err := json.Unmarshal([]byte(run.line()), &want); err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
+			p := mustOpen(t, run.pid)
+			t.Logf("python %v", p.Version())
+			for range 3 { // the later ones use what the first one kept
+				got := mustThreads(t, p)
+				main := got[0]
+				if diff := cmp.Diff(want, got[1:], cmpopts.SortSlices(func(a, b Thread) bool { return a.ID < b.ID })); diff != "" {
+					t.Errorf("threads (-want +got):\n%s", diff)
+				}
+				wantMain := Thread{ID: run.pid, Name: "main (1) x", Main: true, Frames: []Frame{
+					{File: script, Line: lineOf(t, script, "    print(text"), Function: "main"},
+					{File: script, Line: lineOf(t, script, "main()"), Function: "<module>"},
+				}}
+				if diff := cmp.Diff(wantMain, main); diff != "" {
+					t.Errorf("main thread (-want +got):\n%s", diff)
+				}
+				alone, err := p.MainThread()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(main, alone); diff != "" {
+					t.Errorf("the main thread alone (-all threads, +alone):\n%s", diff)
+				}
+			}
+		})
+	}
 }
 
 // lineOf returns the number of the line of a file that begins with start.
@@ -73,8 +76,10 @@ func lineOf(t *testing.T, file, start string) int {
 
 // TestSubinterpreter has a thread that runs code in two interpreters.
 func TestSubinterpreter(t *testing.T) {
-	eachPython(t, func(t *testing.T, python string) {
-		run := start(t, nil, python, "-c", `
+	for _, interpreter := range interpreters() {
+		t.Run(interpreter.name, func(t *testing.T) {
+			python := interpreter.find(t)
+			run := start(t, nil, python, "-c", `
 import sys
 try:
     import _interpreters as sub
@@ -86,18 +91,19 @@ def enter():
     run(sub.create(), code)
 enter()
 `)
-		run.line()
-		threads := mustThreads(t, mustOpen(t, run.pid))
-		if len(threads) != 2 {
-			t.Fatalf("got %d threads, want 2: %+v", len(threads), threads)
-		}
-		for i, want := range [][]string{{"enter", "<module>"}, {"inside", "<module>"}} {
-			th := threads[i]
-			if th.ID != run.pid || !th.Main || th.Interpreter == 0 != (i == 0) || !slices.Equal(functions(th), want) {
-				t.Errorf("thread %d is %+v, want %v", i, th, want)
+			run.line()
+			threads := mustThreads(t, mustOpen(t, run.pid))
+			if len(threads) != 2 {
+				t.Fatalf("got %d threads, want 2: %+v", len(threads), threads)
 			}
-		}
-	})
+			for i, want := range [][]string{{"enter", "<module>"}, {"inside", "<module>"}} {
+				th := threads[i]
+				if th.ID != run.pid || !th.Main || th.Interpreter == 0 != (i == 0) || !slices.Equal(functions(th), want) {
+					t.Errorf("thread %d is %+v, want %v", i, th, want)
+				}
+			}
+		})
+	}
 }
 
 // TestManyThreads has more threads than fit in a page.
@@ -152,8 +158,10 @@ f(15_000)
 
 // TestFork reads a process that a thread of another one has forked.
 func TestFork(t *testing.T) {
-	eachPython(t, func(t *testing.T, python string) {
-		run := start(t, nil, python, "-W", "ignore", "-c", `
+	for _, interpreter := range interpreters() {
+		t.Run(interpreter.name, func(t *testing.T) {
+			python := interpreter.find(t)
+			run := start(t, nil, python, "-W", "ignore", "-c", `
 import os, sys, threading
 def fork():
     if os.fork() == 0:
@@ -168,26 +176,29 @@ t.join()
 sys.stdin.read()
 os.wait()
 `)
-		pid, err := strconv.Atoi(run.line())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			run.end()
-			_ = run.cmd.Wait() // it waits for the child, which nobody else may kill
+			pid, err := strconv.Atoi(run.line())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				run.end()
+				_ = run.cmd.Wait() // it waits for the child, which nobody else may kill
+			})
+			threads := mustThreads(t, mustOpen(t, pid))
+			if len(threads) != 1 || threads[0].ID != pid || !threads[0].Main || threads[0].Frames[0].Function != "child" {
+				t.Errorf("got %+v", threads)
+			}
 		})
-		threads := mustThreads(t, mustOpen(t, pid))
-		if len(threads) != 1 || threads[0].ID != pid || !threads[0].Main || threads[0].Frames[0].Function != "child" {
-			t.Errorf("got %+v", threads)
-		}
-	})
+	}
 }
 
 // TestPIDNamespace reads a process whose threads have other numbers in their own namespace.
 func TestPIDNamespace(t *testing.T) {
 	testenv.Root(t)
-	eachPython(t, func(t *testing.T, python string) {
-		run := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, python, "-c", `
+	for _, interpreter := range interpreters() {
+		t.Run(interpreter.name, func(t *testing.T) {
+			python := interpreter.find(t)
+			run := start(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, python, "-c", `
 import os, sys, threading, time
 started = threading.Event()
 def work():
@@ -198,14 +209,15 @@ started.wait()
 print(os.getpid(), flush=True)
 sys.stdin.read()
 `)
-		if inner := run.line(); inner != "1" {
-			t.Fatalf("the program has pid %s in its namespace", inner)
-		}
-		threads := mustThreads(t, mustOpen(t, run.pid))
-		if len(threads) != 2 || threads[0].ID != run.pid || !threads[0].Main || threads[1].ID <= run.pid || threads[1].Main {
-			t.Errorf("got %+v", threads)
-		}
-	})
+			if inner := run.line(); inner != "1" {
+				t.Fatalf("the program has pid %s in its namespace", inner)
+			}
+			threads := mustThreads(t, mustOpen(t, run.pid))
+			if len(threads) != 2 || threads[0].ID != run.pid || !threads[0].Main || threads[1].ID <= run.pid || threads[1].Main {
+				t.Errorf("got %+v", threads)
+			}
+		})
+	}
 }
 
 // TestVenv reads an interpreter that is a link.

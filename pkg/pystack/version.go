@@ -24,9 +24,6 @@ const (
 	newestMinor = 15
 )
 
-// describedMinor is the first minor version that describes its own layout.
-const describedMinor = 13
-
 // versionOf decodes PY_VERSION_HEX, whose bytes are major, minor and micro version, and the kind of release (CPython
 // Include/patchlevel.h).
 func versionOf(hex uint64) Version {

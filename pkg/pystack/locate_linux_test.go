@@ -145,6 +145,10 @@ func TestUnsupported(t *testing.T) {
 			flags: []string{`-DRUNTIME={"xdebugpy"},0x030e00f0,1`}, want: "free-threaded build of 3.14",
 		},
 		{
+			name: "symbols only in the file", program: "train",
+			flags: []string{`-DRUNTIME={"xdebugpy"},0x030d00f0,1`, "-Wl,--hash-style=sysv"}, want: "free-threaded build of 3.13",
+		},
+		{
 			name: "no description", program: "train",
 			flags: []string{"-DRUNTIME=", "-DVERSION=0x030e00f0"}, want: "python 3.14.0 does not describe its layout",
 		},

@@ -145,7 +145,8 @@ func TestReplacedWhileRead(t *testing.T) {
 	run.line()
 	read := 0
 	counts := map[error]int{}
-	for end := time.Now().Add(time.Duration(testenv.Repeat(t, 1, 30)) * time.Second); time.Now().Before(end); {
+	end := time.Now().Add(time.Duration(testenv.Repeat(t, 1, 30)) * time.Second)
+	for time.Now().Before(end) || read == 0 || counts[ErrReplaced] == 0 { // go test bounds the time of a slow machine
 		p, err := Open(run.pid)
 		var threads []Thread
 		for err == nil {
@@ -172,9 +173,6 @@ func TestReplacedWhileRead(t *testing.T) {
 		}
 	}
 	t.Logf("%d frames; %v", read, counts)
-	if read == 0 || counts[ErrReplaced] == 0 {
-		t.Error("it read nothing, or never saw another program")
-	}
 }
 
 // TestChurn reads a program that calls, returns, compiles and starts threads all the time. Each stack must be one that

@@ -9,7 +9,7 @@ import (
 const (
 	// maxText bounds names and paths, in code points. Longer ones are cut.
 	maxText = 4096
-	// maxTable bounds a code object's table of lines, in bytes. A module of 100,000 lines has about 1 MB.
+	// maxLineTable bounds a code object's table of lines, in bytes. A module of 100,000 lines has about 1 MB.
 	maxLineTable = 8 << 20
 )
 
@@ -33,11 +33,16 @@ func (r *reader) readText(addr uint64, old text) (text, error) {
 	state := half(head, l.textState)
 	length, kind := word(head, l.textLength), state>>2&7
 	compact, ascii := state>>5&1 == 1, state>>6&1 == 1
-	if !compact || (kind != 1 && kind != 2 && kind != 4) || int64(length) < 0 {
+	if (kind != 1 && kind != 2 && kind != 4) || int64(length) < 0 {
 		return text{}, errTorn
 	}
 	at := addr + l.compactSize
-	if ascii {
+	switch {
+	case !compact: // an object of a subclass of str has a pointer to its text
+		if at, err = readWord(r.objects, at); err != nil {
+			return text{}, err
+		}
+	case ascii:
 		at = addr + l.asciiSize
 	}
 	raw, err := r.objects.view(at, min(length, maxText)*uint64(kind))
@@ -68,7 +73,8 @@ func decodeText(raw []byte, kind uint32) string {
 	return string(out)
 }
 
-// readBytes reads the bytes object at an address, and returns old if it has the same content.
+// readBytes reads the bytes object at an address, and returns old if it has the same content. It returns nothing for one
+// that is too long.
 func (r *reader) readBytes(addr uint64, old []byte) ([]byte, error) {
 	l := r.layout
 	head, err := r.objects.view(addr, l.bytesSize+8)
@@ -76,8 +82,11 @@ func (r *reader) readBytes(addr uint64, old []byte) ([]byte, error) {
 		return nil, err
 	}
 	size := word(head, l.bytesSize)
-	if size > maxLineTable {
+	switch {
+	case int64(size) < 0:
 		return nil, errTorn
+	case size > maxLineTable:
+		return nil, nil
 	}
 	raw, err := r.objects.view(addr+l.bytesData, size)
 	if err != nil {

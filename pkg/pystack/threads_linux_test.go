@@ -74,33 +74,45 @@ func lineOf(t *testing.T, file, start string) int {
 	return at + 1
 }
 
-// TestSubinterpreter has a thread that runs code in two interpreters.
+// TestSubinterpreter has a thread that runs code in two interpreters, and another thread.
 func TestSubinterpreter(t *testing.T) {
 	for _, interpreter := range interpreters() {
 		t.Run(interpreter.name, func(t *testing.T) {
 			python := interpreter.find(t)
 			run := start(t, nil, python, "-c", `
-import sys
+import sys, threading
 try:
     import _interpreters as sub
 except ImportError:
     import _xxsubinterpreters as sub
+started = threading.Event()
+def other():
+    started.set(), threading.Event().wait()
+threading.Thread(target=other, daemon=True).start()
+started.wait()
 def enter():
-    code = "import sys\ndef inside():\n  print('ready', flush=True)\n  sys.stdin.read()\ninside()"
+    code = "import sys\ndef inside():\n  print('ready', flush=True), sys.stdin.read()\ninside()"
     run = getattr(sub, "exec", None) or sub.run_string
     run(sub.create(), code)
 enter()
 `)
 			run.line()
-			threads := mustThreads(t, mustOpen(t, run.pid))
-			if len(threads) != 2 {
-				t.Fatalf("got %d threads, want 2: %+v", len(threads), threads)
+			p := mustOpen(t, run.pid)
+			threads := mustThreads(t, p)
+			if len(threads) != 3 {
+				t.Fatalf("got %d threads, want 3: %+v", len(threads), threads)
 			}
 			for i, want := range [][]string{{"enter", "<module>"}, {"inside", "<module>"}} {
 				th := threads[i]
 				if th.ID != run.pid || !th.Main || th.Interpreter == 0 != (i == 0) || !slices.Equal(functions(th), want) {
 					t.Errorf("thread %d is %+v, want %v", i, th, want)
 				}
+			}
+			if th := threads[2]; th.Main || th.Interpreter != 0 {
+				t.Errorf("the last thread is %+v", th)
+			}
+			if main, err := p.MainThread(); err != nil || main.Interpreter != 0 {
+				t.Errorf("the main thread is %+v: %v", main, err)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 """Calls, returns, compiles and starts threads all the time.
 
 down_9 calls down_8, and so on. Each is compiled anew in each turn, in a file and at lines that have its number, so that
-a frame's file, line and function must agree.
+a frame's file, line and function must agree. The file also has the number of empty lines in the function.
 """
 
 import sys
@@ -14,29 +14,30 @@ DEPTH = 10
 LOCALS = " = ".join(f"local_{i}" for i in range(600))
 
 
-def compiled(n, below):
-    lines = "\n" * (3 * n) + f"def down_{n}():\n  for i in range(3):\n    below()\n  if not below: {LOCALS} = 0"
+def compiled(n, gap, below):
+    lines = "\n" * (3 * n) + f"def down_{n}():\n  for i in range(3):" + "\n" * gap
+    lines += f"\n    below()\n  if not below: {LOCALS} = 0"
     names = {"below": below}
-    exec(compile(lines, f"<number {n}>", "exec"), names)
+    exec(compile(lines, f"<number {n} {gap}>", "exec"), names)
     return names[f"down_{n}"]
 
 
-def turn():
+def turn(gap):
     call = int
     for n in range(DEPTH):
-        call = compiled(n, call)
-    for _ in range(3):
-        call()
+        call = compiled(n, gap, call)
+    call()
 
 
 def forever():
     while True:
-        turn()
+        for gap in range(5):
+            turn(gap)
 
 
 def starts_threads():
     while True:
-        thread = threading.Thread(target=turn)
+        thread = threading.Thread(target=turn, args=(1,))
         thread.start()
         thread.join()
 

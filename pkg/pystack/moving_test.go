@@ -1,0 +1,125 @@
+package pystack
+
+import (
+	"encoding/binary"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// moving is recorded memory of a thread that returns from its innermost function, and calls it again, whenever somebody
+// asks for its innermost frame.
+type moving struct {
+	*recording
+
+	pointer uint64    // address of the pointer to the innermost frame
+	frames  [2]uint64 // the innermost two
+	moves   int       // how often it still does
+	asked   int
+}
+
+func (m *moving) readAt(p []byte, addr uint64) error {
+	if addr != m.pointer || len(p) != 8 {
+		return m.recording.readAt(p, addr)
+	}
+	if m.asked < m.moves {
+		m.asked++
+	}
+	binary.LittleEndian.PutUint64(p, m.frames[m.asked%2])
+	return nil
+}
+
+// TestChanged reads threads whose stack changes between the two times that it is read.
+func TestChanged(t *testing.T) {
+	for _, file := range recordings(t) {
+		for _, tc := range []struct {
+			name    string
+			moves   int
+			changed bool
+			dropped int // inner frames that are not there at the end
+		}{
+			{name: "never", moves: 0},
+			{name: "once", moves: 1, dropped: 1},
+			{name: "twice", moves: 2},
+			{name: "always", moves: 1000, changed: true, dropped: 1},
+		} {
+			t.Run(filepath.Base(file)+"/"+tc.name, func(t *testing.T) {
+				m, state := newMoving(t, file)
+				m.moves = tc.moves
+				l, err := layoutFor(m, &found{runtime: m.runtime, version: m.version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := newReader(m, m.runtime, l).readStack(state)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := m.want[0].Frames[tc.dropped:]
+				if diff := cmp.Diff(want, got.frames); diff != "" || got.changed != tc.changed {
+					t.Errorf("changed: %v, frames (-want +got):\n%s", got.changed, diff)
+				}
+			})
+		}
+	}
+}
+
+// newMoving returns the memory of a recording with its first thread, which has several frames.
+func newMoving(t *testing.T, file string) (*moving, threadState) {
+	t.Helper()
+	r := load(t, file)
+	l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := newReader(r, r.runtime, l)
+	states, err := reader.threadStates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &moving{recording: r, pointer: states[0].addr + l.threadFrame}
+	if l.frames == chainedFrames {
+		chain, err := readWord(r, m.pointer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.pointer = chain + l.current
+	}
+	calls, _, err := reader.walk(nil, states[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.frames = [2]uint64{calls[0].frame, calls[1].frame}
+	return m, states[0]
+}
+
+// TestTaggedReference sets the bits with which a frame says who counts the reference to its code object.
+func TestTaggedReference(t *testing.T) {
+	r := load(t, "testdata/python-3.14.txt")
+	l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := newReader(r, r.runtime, l)
+	states, err := reader.threadStates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range states {
+		calls, _, err := reader.walk(nil, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range calls {
+			at := c.frame + l.frameCode
+			r.pages[at&^(pageSize-1)][at%pageSize] |= 1
+		}
+	}
+	got, err := r.dump()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.want, got); diff != "" {
+		t.Errorf("threads (-want +got):\n%s", diff)
+	}
+}

@@ -93,6 +93,44 @@ func newMoving(t *testing.T, file string) (*moving, threadState) {
 	return m, states[0]
 }
 
+// TestReused changes each word of recorded memory between two dumps, such as a name where an object was freed and
+// another one made. The second dump must not keep anything of the first.
+func TestReused(t *testing.T) {
+	for _, file := range recordings(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			original := load(t, file)
+			different := 0
+			for i := range len(original.words()) {
+				r := original.clone()
+				l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				used := newReader(r, r.runtime, l)
+				before, err := dump(used)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.words()[i][i%8]++
+				want, err := dump(newReader(r, r.runtime, l))
+				if err != nil {
+					continue
+				}
+				got, err := dump(used)
+				if diff := cmp.Diff(want, got); diff != "" || err != nil {
+					t.Errorf("word %d: %v, threads (-fresh +used):\n%s", i, err, diff)
+				}
+				if !cmp.Equal(before, want) {
+					different++
+				}
+			}
+			if different < 10 {
+				t.Errorf("only %d changes had another result", different)
+			}
+		})
+	}
+}
+
 // TestTaggedReference sets the bits with which a frame says who counts the reference to its code object.
 func TestTaggedReference(t *testing.T) {
 	r := load(t, "testdata/python-3.14.txt")

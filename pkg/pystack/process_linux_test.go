@@ -23,6 +23,11 @@ func TestExited(t *testing.T) {
 	run.line()
 	p := mustOpen(t, run.pid)
 	mustThreads(t, p)
+	other := *p
+	other.identity.start-- // an earlier process that had this pid
+	if _, err := other.Threads(); !errors.Is(err, ErrExited) {
+		t.Errorf("a pid that was used again: got %v, want %v", err, ErrExited)
+	}
 	run.end()
 	// WNOWAIT leaves the process as it is: a zombie.
 	err := unix.Waitid(unix.P_PID, run.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

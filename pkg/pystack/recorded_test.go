@@ -180,9 +180,8 @@ func (r *recording) clone() *recording {
 	return &c
 }
 
-// change applies changes of three bytes each to the words that are not 0: those hold all that matters. The highest bit
-// says whether a byte is set, or a word becomes another one, such as a pointer that leads elsewhere.
-func (r *recording) change(changes []byte) {
+// words are the words that are not 0: those hold all that matters.
+func (r *recording) words() [][]byte {
 	var words [][]byte
 	for _, addr := range slices.Sorted(maps.Keys(r.pages)) {
 		for page := r.pages[addr][:]; len(page) > 0; page = page[8:] {
@@ -191,6 +190,13 @@ func (r *recording) change(changes []byte) {
 			}
 		}
 	}
+	return words
+}
+
+// change applies changes of three bytes each to the words. The highest bit says whether a byte is set, or a word becomes
+// another one, such as a pointer that leads elsewhere.
+func (r *recording) change(changes []byte) {
+	words := r.words()
 	for ; len(changes) >= 3; changes = changes[3:] {
 		at := int(changes[0]&0x7f)<<8 | int(changes[1])
 		to := words[at%len(words)]

@@ -131,6 +131,67 @@ func TestReused(t *testing.T) {
 	}
 }
 
+// TestTorn makes the contradictions in recorded memory that a process leaves which changes it meanwhile.
+func TestTorn(t *testing.T) {
+	for _, file := range recordings(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			original := load(t, file)
+			l, err := layoutFor(original, &found{runtime: original.runtime, version: original.version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reader := newReader(original, original.runtime, l)
+			states, err := reader.threadStates()
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls, _, err := reader.walk(nil, states[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, second, outermost := calls[0], calls[1], calls[len(calls)-1]
+			thread, last := states[0].addr, states[len(states)-1].addr
+			for _, tc := range []struct {
+				name      string
+				addr, set uint64
+			}{
+				{name: "frames in a ring", addr: outermost.frame + l.framePrevious, set: first.frame},
+				{name: "a frame that is its own caller", addr: second.frame + l.framePrevious, set: second.frame},
+				{name: "code is another object", addr: second.frame + l.frameCode, set: original.word(second.code + l.codeFile)},
+				{name: "code is nowhere", addr: second.frame + l.frameCode, set: 8},
+				{name: "instruction before the code", addr: second.frame + l.frameInstruction, set: second.instruction - 1<<30},
+				{name: "instruction after the code", addr: second.frame + l.frameInstruction, set: second.instruction + 1<<20},
+				{name: "threads in a ring", addr: last + l.threadNext, set: thread},
+				{name: "a thread is followed by itself", addr: thread + l.threadNext, set: thread},
+				{name: "a thread that is not in the list", addr: thread + l.threadPrevious, set: last},
+				{name: "a thread of no interpreter", addr: last + l.threadInterpreter, set: 8},
+			} {
+				if l.frames == objectFrames && tc.name == "instruction after the code" {
+					continue // it has no size
+				}
+				r := original.clone()
+				r.set(tc.addr, tc.set)
+				if threads, err := r.dump(); err == nil {
+					t.Errorf("%s: got %+v", tc.name, threads)
+				}
+				if r.reads > 2000 {
+					t.Errorf("%s: it took %d reads", tc.name, r.reads)
+				}
+			}
+		})
+	}
+}
+
+// set changes a word.
+func (r *recording) set(addr, value uint64) {
+	binary.LittleEndian.PutUint64(r.pages[addr&^(pageSize-1)][addr%pageSize:], value)
+}
+
+// word returns a word.
+func (r *recording) word(addr uint64) uint64 {
+	return word(r.pages[addr&^(pageSize-1)][:], addr%pageSize)
+}
+
 // TestTaggedReference sets the bits with which a frame says who counts the reference to its code object.
 func TestTaggedReference(t *testing.T) {
 	r := load(t, "testdata/python-3.14.txt")

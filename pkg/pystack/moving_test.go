@@ -158,6 +158,7 @@ func TestTorn(t *testing.T) {
 				{name: "frames in a ring", addr: outermost.frame + l.framePrevious, set: first.frame},
 				{name: "a frame that is its own caller", addr: second.frame + l.framePrevious, set: second.frame},
 				{name: "code is another object", addr: second.frame + l.frameCode, set: original.word(second.code + l.codeFile)},
+				{name: "code of another type", addr: second.code + l.objectType, set: thread},
 				{name: "code is nowhere", addr: second.frame + l.frameCode, set: 8},
 				{name: "instruction before the code", addr: second.frame + l.frameInstruction, set: second.instruction - 1<<30},
 				{name: "instruction after the code", addr: second.frame + l.frameInstruction, set: second.instruction + 1<<20},

@@ -193,8 +193,8 @@ func (r *recording) words() [][]byte {
 	return words
 }
 
-// change applies changes of three bytes each to the words. The highest bit says whether a byte is set, or a word becomes
-// another one, such as a pointer that leads elsewhere.
+// change applies changes of three bytes each to the words. The highest bit says whether a byte is set, or a word
+// becomes another one, such as a pointer that leads elsewhere.
 func (r *recording) change(changes []byte) {
 	words := r.words()
 	for ; len(changes) >= 3; changes = changes[3:] {

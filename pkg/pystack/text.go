@@ -73,8 +73,8 @@ func decodeText(raw []byte, kind uint32) string {
 	return string(out)
 }
 
-// readBytes reads the bytes object at an address, and returns old if it has the same content. It returns nothing for one
-// that is too long.
+// readBytes reads the bytes object at an address, and returns old if it has the same content. It returns nothing for
+// one that is too long.
 func (r *reader) readBytes(addr uint64, old []byte) ([]byte, error) {
 	l := r.layout
 	head, err := r.objects.view(addr, l.bytesSize+8)

@@ -58,3 +58,9 @@ func (r *reader) readCode(addr uint64) (*code, error) {
 	r.codes[addr], r.seen[addr] = &now, &now
 	return &now, nil
 }
+
+// same says whether two reads of a code object, or none, have the same content.
+func (c *code) same(as *code) bool {
+	return as != nil && c.first == as.first && c.size == as.size &&
+		c.file.value == as.file.value && c.name.value == as.name.value && bytes.Equal(c.lines, as.lines)
+}

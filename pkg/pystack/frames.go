@@ -1,9 +1,6 @@
 package pystack
 
-import (
-	"errors"
-	"slices"
-)
+import "errors"
 
 // maxFrames bounds the frames of a thread. Python's own limit for recursion is 1,000 unless a program raises it.
 const maxFrames = 10_000
@@ -18,30 +15,44 @@ type stack struct {
 	truncated bool
 }
 
-// readStack reads the frames of a thread state, innermost first. A thread that calls and returns all the time never
-// holds still; then the last attempt that made sense counts, and changed is set.
+// readStack reads the frames of a thread state, innermost first, until two reads in a row are the same. One read is not
+// enough: between a frame and its code object, or a code object and its name, the thread can return, and something else
+// take that memory. A thread that calls and returns all the time never holds still; then the last read counts, and
+// changed is set.
 func (r *reader) readStack(s threadState) (stack, error) {
-	var best stack
-	failed := errTorn
+	clear(r.before)
+	r.calls = r.calls[:0]
+	var best, last stack
+	failed, again := errTorn, false
 	for range maxAttempts {
-		got, err := r.tryStack(s)
+		r.calls, r.last = r.last[:0], r.calls
+		got, err := r.readOnce(s)
 		switch {
 		case errors.Is(err, ErrExited), isUnsupported(err):
 			return stack{}, err
-		case err == nil && !got.changed:
+		case err != nil:
+			if errors.Is(failed, errTorn) { // err says more
+				failed = err
+			}
+			again = false
+			continue
+		case again && r.same(last.frames, got.frames):
 			return got, nil
-		case err == nil:
-			best, failed = got, nil
-		case errors.Is(failed, errTorn): // an error that says more
-			failed = err
 		}
+		if proven := r.proven(got.frames); proven > 0 || best.frames == nil {
+			best, failed = got, nil
+			best.frames, best.changed = got.frames[len(got.frames)-proven:], true
+		}
+		for addr, c := range r.seen {
+			r.before[addr] = c
+		}
+		last, again = got, true
 	}
 	return best, failed
 }
 
-// tryStack reads the frames once: all frames, then their code objects, then all frames again. While a frame is there
-// its code object is too, so if the frames are the same again, the code objects in between were theirs.
-func (r *reader) tryStack(s threadState) (stack, error) {
+// readOnce reads all frames, and then their code objects.
+func (r *reader) readOnce(s threadState) (stack, error) {
 	r.forget()
 	var got stack
 	var err error
@@ -54,12 +65,37 @@ func (r *reader) tryStack(s threadState) (stack, error) {
 			return stack{}, err
 		}
 	}
-	r.stack.reset()
-	r.again, _, err = r.walk(r.again[:0], s)
-	got.changed = err != nil || !slices.EqualFunc(r.calls, r.again, func(a, b call) bool {
-		return a.frame == b.frame && a.code == b.code
-	})
 	return got, nil
+}
+
+// same says whether the last two reads, with these results, found the same stack. The innermost function may have gone
+// on to another line.
+func (r *reader) same(last, now []Frame) bool {
+	if len(last) != len(now) {
+		return false
+	}
+	for i, c := range r.calls {
+		was := r.last[i]
+		if i > 0 && last[i].Line != now[i].Line {
+			return false
+		}
+		if c.frame != was.frame || c.code != was.code || !r.seen[c.code].same(r.before[c.code]) {
+			return false
+		}
+	}
+	return true
+}
+
+// proven returns how many of the outer frames have code objects that an earlier read of this thread found the same.
+// What is read of a code object once can be of another object that has taken its memory.
+func (r *reader) proven(now []Frame) int {
+	for i := range now {
+		outer := len(now) - 1 - i
+		if code := r.calls[outer].code; !r.seen[code].same(r.before[code]) {
+			return i
+		}
+	}
+	return len(now)
 }
 
 // topFrame reads, past the snapshots, which frame of a thread is the innermost one; 0 for none.

@@ -44,8 +44,9 @@ const (
 //
 // A C program with offsetof printed the numbers: compiled with CPython's own headers
 // (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h, Include/cpython/pystate.h, code.h,
-// frameobject.h, unicodeobject.h) of 3.9.18, 3.10.13, 3.11.2, 3.11.7 and 3.12.1, for amd64. All fields are pointers,
-// Py_ssize_t, int and char, which are as large on arm64, and no field in front of them depends on the machine.
+// frameobject.h, unicodeobject.h) of 3.9.18, 3.10.13, 3.11.2, 3.11.7, 3.12.1 and 3.12.10, for amd64. All fields are
+// pointers, Py_ssize_t, int and char, which are as large on arm64, and no field in front of them depends on the
+// machine.
 var layouts = map[int]layout{
 	9: {
 		interpretersHead: 32, interpreterNext: 0, interpreterID: 24, threadsHead: 8,

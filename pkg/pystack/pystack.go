@@ -18,8 +18,8 @@ type Thread struct {
 	Interpreter int64
 	// Frames are innermost first. A thread that calls no Python function has none.
 	Frames []Frame
-	// Changed says that the thread called or returned in each attempt to read it, so the outer frames can be from
-	// another moment than the inner ones. There are no frames if no attempt made sense.
+	// Changed says that the thread called or returned between all attempts to read it. So the outer frames can be from
+	// another moment than the inner ones, and the innermost ones, or all, can be missing.
 	Changed bool
 	// Truncated says that the thread has more frames than the 10,000 that are there.
 	Truncated bool

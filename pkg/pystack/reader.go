@@ -25,16 +25,17 @@ type reader struct {
 	stack, objects *snapshot
 	// codeType is the address of PyCode_Type; 0 until a code object was read.
 	codeType uint64
-	// codes are the code objects of earlier reads, seen those since the last call of forget.
-	codes, seen map[uint64]*code
-	// calls and again are buffers of tryStack.
-	calls, again []call
+	// codes are the code objects of earlier dumps, before those of earlier reads of this thread, seen those since the
+	// last call of forget.
+	codes, before, seen map[uint64]*code
+	// calls and last are the frames of the last two reads of a thread.
+	calls, last []call
 }
 
 func newReader(mem memory, runtime uint64, l *layout) *reader {
 	return &reader{
 		mem: mem, runtime: runtime, layout: l, stack: newSnapshot(mem), objects: newSnapshot(mem),
-		codes: map[uint64]*code{}, seen: map[uint64]*code{},
+		codes: map[uint64]*code{}, before: map[uint64]*code{}, seen: map[uint64]*code{},
 	}
 }
 

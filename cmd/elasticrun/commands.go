@@ -25,7 +25,7 @@ func subcommands() []*cobra.Command {
 	runs := map[string]func(args []string, stdout io.Writer) error{
 		"store": runStore, "simulate": runSimulate, "logs": runLogs, "explain": runExplain, "doctor": runDoctor,
 		"completion": runCompletion, "status": runStatus, "ps": runPS, "stop": runStop,
-		"secret": runSecret,
+		"secret": runSecret, "stacks": runStacks,
 		"version": func(args []string, stdout io.Writer) error {
 			if len(args) > 0 {
 				return &config.UsageError{Where: "elasticrun version", Problem: "takes no arguments"}

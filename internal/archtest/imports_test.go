@@ -208,12 +208,16 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a simulation runs the real rendezvous, without jobs and flags",
 	},
+	"internal/stacks": {
+		ours: []string{"internal/printable", "pkg/pystack"},
+		why:  "it knows processes and their stacks; the agent and the command bring them together",
+	},
 	"internal/status": {
 		ours: []string{
 			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs",
-			"internal/logging", "internal/plural", "internal/printable", "internal/seconds", "internal/topology",
-			"pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf", "pkg/report",
-			"pkg/workerlog",
+			"internal/logging", "internal/plural", "internal/printable", "internal/seconds", "internal/stacks",
+			"internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf",
+			"pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",

@@ -30,6 +30,8 @@ type Options struct {
 	Lifeline *guard.Lifeline
 	// Status returns the agent's status, for elasticrun status.
 	Status func(context.Context) []byte
+	// Stacks is [elastic.Options.Stacks].
+	Stacks func(ctx context.Context, allThreads bool) []byte
 	// Waiting is called with what this node waits for, in words for people; empty if that is not known. It may be nil.
 	Waiting func(why string)
 	// StoreChanged is [elastic.Options.StoreChanged].
@@ -182,7 +184,7 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 		e.WaitAdvice = fmt.Sprintf("the others need the same --rdzv-endpoint=%s --rdzv-id=%s", cfg.Rendezvous.Endpoint,
 			cfg.RunID)
 	}
-	e.Status, e.StatusInterval = o.Status, StatusInterval
+	e.Status, e.Stacks, e.StatusInterval = o.Status, o.Stacks, StatusInterval
 	if e.Backend == rdzv.BackendEtcd {
 		e.StatusInterval = etcdStatusInterval
 	}

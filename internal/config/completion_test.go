@@ -15,7 +15,7 @@ func TestComplete(t *testing.T) {
 		files bool
 		dirs  bool
 	}{
-		{line: "", words: "explain doctor status ps stop logs store secret simulate completion version", files: true},
+		{line: "", words: "explain doctor status stacks ps stop logs store secret simulate completion version", files: true},
 		{line: "sto", words: "stop store"},
 		{line: "tr", files: true},
 		{line: "--log", words: "--log-dir --log-line-prefix-template --log-max-size --log-max-files --logs-specs --log-format --log-level"},

@@ -19,6 +19,7 @@ Usage:
   elasticrun explain [flags] SCRIPT   print what a launch would do, and start nothing
   elasticrun doctor [flags] [SCRIPT]  check this machine
   elasticrun status [flags]           show what a job is doing
+  elasticrun stacks [flags]           show where each worker's Python code is
   elasticrun ps [--json]              list the jobs on this machine
   elasticrun stop [flags]             end a job on all of its nodes
   elasticrun logs [flags] [RUN]       show the logs of a run

@@ -67,7 +67,7 @@ the one with --rdzv-id.
 has no such job, or several run on this machine; 75 if nothing answers, or no job runs here.
 `,
 		},
-		psCommand(), stopCommand(),
+		stacksCommand(), psCommand(), stopCommand(),
 		{
 			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: LogsFlags,
 			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run

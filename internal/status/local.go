@@ -36,6 +36,7 @@ type CloseRun func(ctx context.Context, by string) error
 //
 //	GET  /status   the Snapshot as JSON, as for Serve
 //	GET  /state    the Snapshot without what would have to be measured
+//	GET  /stacks   what the workers are doing; with ?threads=all all of their threads
 //	GET  /secret   the secret of the job's agents, for commands that ask the job's store
 //	POST /stop     closes the run; the body says who asks
 func ServeLocal(
@@ -47,6 +48,9 @@ func ServeLocal(
 	})
 	mux.HandleFunc("GET /state", func(w http.ResponseWriter, _ *http.Request) {
 		replyJSON(w, observer.state())
+	})
+	mux.HandleFunc("GET /stacks", func(w http.ResponseWriter, r *http.Request) {
+		replyJSON(w, observer.Stacks(r.Context(), r.URL.RawQuery == allThreadsParam))
 	})
 	mux.HandleFunc("GET /secret", func(w http.ResponseWriter, _ *http.Request) {
 		replyJSON(w, secretReply{secret.Reveal()})
@@ -62,6 +66,9 @@ func ServeLocal(
 		MaxConns: maxConns, Logger: logger,
 	})
 }
+
+// allThreadsParam asks for all threads of each worker.
+const allThreadsParam = "threads=all"
 
 // stopReply is the reply to a request to stop. It is empty if the run was closed.
 type stopReply struct {

@@ -137,15 +137,15 @@ func showStore(
 }
 
 // noSuchRun says that the store knows nothing of the run.
-func noSuchRun(cfg *config.Status) error {
-	problem := fmt.Sprintf("the store at %s has no such run: ", cfg.Rendezvous.Endpoint)
-	if cfg.RunID == config.NoRunID {
+func noSuchRun(t config.Target) error {
+	problem := fmt.Sprintf("the store at %s has no such run: ", t.Rendezvous.Endpoint)
+	if t.RunID == config.NoRunID {
 		problem += "that is the run id of a job without one; give --rdzv-id=ID as the job's agents have it"
 	} else {
 		problem += "check the run id"
 	}
 	return &config.UsageError{
-		Where: "--rdzv-id=" + cfg.RunID, Problem: problem + "; otherwise the run has not started yet, or it has ended",
+		Where: "--rdzv-id=" + t.RunID, Problem: problem + "; otherwise the run has not started yet, or it has ended",
 	}
 }
 
@@ -163,7 +163,7 @@ func showSnapshots(
 		select {
 		case v := <-snapshots:
 			if v.Empty() {
-				return true, noSuchRun(cfg)
+				return true, noSuchRun(cfg.Target)
 			}
 			complete = v.Outcome != nil || !shown && v.Complete()
 			latest, arrived = &v, time.Now()

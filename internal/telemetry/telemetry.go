@@ -138,6 +138,11 @@ const maxBrief = 48 << 10
 // Brief returns the status of this node as JSON, short enough to be stored for elasticrun status.
 func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observe(ctx).Brief(maxBrief) }
 
+// Stacks returns what the workers of this node are doing, as elasticrun stacks reads it from the store.
+func (t *Telemetry) Stacks(ctx context.Context, allThreads bool) []byte {
+	return status.PackStacks(t.observer.Stacks(ctx, allThreads))
+}
+
 // Waits records what this node waits for, in words for people; empty if that is not known.
 func (t *Telemetry) Waits(why string) { t.tracker.Waits(time.Now(), why) }
 

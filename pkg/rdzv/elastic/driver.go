@@ -29,7 +29,8 @@ type driver struct {
 
 	watchdog func(at time.Duration) // Options.Watchdog
 	probe    func(now time.Duration) (next optionalTime)
-	status   func(context.Context) []byte // Options.Status
+	status   func(context.Context) []byte                      // Options.Status
+	stacks   func(ctx context.Context, allThreads bool) []byte // Options.Stacks; nil if it is
 	// statusInterval is the time between two statuses while somebody observes the run.
 	statusInterval time.Duration
 	calls          <-chan func(now time.Duration) // of the agent, made by the loop

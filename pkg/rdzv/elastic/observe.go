@@ -50,11 +50,18 @@ type AgentStatus struct {
 	Departed bool
 	Note     string
 	Status   []byte // what the agent's Options.Status returned last; nil before
+	Stacks   []byte // what the agent's Options.Stacks has returned for this observer; nil before, and if it does not ask
 }
 
 // Complete reports whether there is an agent, and every agent that is not lost has published its status.
 func (s Snapshot) Complete() bool {
 	missing := func(a AgentStatus) bool { return !a.Lost && !a.Departed && a.Status == nil }
+	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
+}
+
+// HasStacks reports whether there is an agent, and every agent that is not lost has replied to [ObserveStacks].
+func (s Snapshot) HasStacks() bool {
+	missing := func(a AgentStatus) bool { return !a.Lost && !a.Departed && a.Stacks == nil }
 	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
 }
 
@@ -160,13 +167,26 @@ func (a *C10d) checkRun(ctx context.Context, e Endpoint, ports int) error {
 // TTL. Meanwhile the run's agents publish their status. Observe keeps the session of store alive, also when other agents
 // keep the store from now on, and does not close it. The session must not be used otherwise.
 func Observe(ctx context.Context, store coord.Store, runID string, see func(Snapshot) error) error {
-	o := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}}
+	return observe(ctx, store, runID, wish{}, see)
+}
+
+// ObserveStacks is Observe for the stacks of the workers: each agent replies once, instead of publishing its status.
+// allThreads asks for all threads; other observers may have asked for them too, so the agents may reply with more.
+func ObserveStacks(
+	ctx context.Context, store coord.Store, runID string, allThreads bool, see func(Snapshot) error,
+) error {
+	return observe(ctx, store, runID, wish{Stacks: true, AllThreads: allThreads}, see)
+}
+
+func observe(ctx context.Context, store coord.Store, runID string, w wish, see func(Snapshot) error) error {
+	o := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}, stacks: map[coord.SessionID][]byte{}}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { cancel(o.keepAlive(ctx)) })
 	defer running.Wait()
 	defer cancel(nil)
-	op := coord.Op{Key: o.prefix + prefixWatcher + string(store.Session()), Value: []byte("{}"), Owned: true}
+	value, _ := json.Marshal(w) // cannot fail
+	op := coord.Op{Key: o.prefix + prefixWatcher + string(store.Session()), Value: value, Owned: true}
 	if _, err := store.Commit(ctx, nil, []coord.Op{op}); err != nil {
 		return err
 	}
@@ -180,8 +200,9 @@ func Observe(ctx context.Context, store coord.Store, runID string, see func(Snap
 type observer struct {
 	store  coord.Store
 	prefix string
-	keys   map[string][]byte // the run's keys, without the prefix
-	record *Record           // the last one: its key is deleted when the job ends
+	keys   map[string][]byte          // the run's keys, without the prefix
+	stacks map[coord.SessionID][]byte // the agents' replies to this observer
+	record *Record                    // the last one: its key is deleted when the job ends
 }
 
 // keepAlive keeps the session alive until ctx ends, or the session is lost, or the store does not answer.
@@ -220,6 +241,10 @@ func (o *observer) apply(b coord.Batch) {
 	}
 	for _, e := range b.Events {
 		key := strings.TrimPrefix(e.Key, o.prefix)
+		if id, is := strings.CutPrefix(key, prefixStacks); is {
+			o.applyStacks(coord.SessionID(id), e)
+			continue
+		}
 		if e.Deleted {
 			delete(o.keys, key)
 		} else {
@@ -236,6 +261,14 @@ func (o *observer) followStore() {
 	client, ok := o.store.(*coord.Client)
 	if at := readKey[storeAddrs](o, keyStore); ok && at != nil {
 		client.SetAddrs(at.reachable())
+	}
+}
+
+// applyStacks records an agent's reply, if it is one to this observer. A reply stays when the agent deletes its key.
+func (o *observer) applyStacks(id coord.SessionID, e coord.Event) {
+	var reply stacksReply
+	if !e.Deleted && json.Unmarshal(e.Value, &reply) == nil && slices.Contains(reply.For, o.store.Session()) {
+		o.stacks[id] = reply.Stacks
 	}
 }
 
@@ -316,7 +349,7 @@ func (o *observer) explainAbsence(a *AgentStatus, r *Record) {
 
 // agent returns the state of one agent, without its rank.
 func (o *observer) agent(id coord.SessionID) AgentStatus {
-	status := AgentStatus{Rank: -1, Status: o.keys[prefixStatus+string(id)]}
+	status := AgentStatus{Rank: -1, Status: o.keys[prefixStatus+string(id)], Stacks: o.stacks[id]}
 	r := readKey[Report](o, prefixAgent+string(id))
 	if r == nil {
 		status.Lost = true

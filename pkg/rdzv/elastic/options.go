@@ -51,6 +51,10 @@ type Options struct {
 	// Status, if not nil, returns what the agent is doing, for those who observe the run: any text, best below 64 KiB.
 	// It is called only while somebody observes, by one goroutine at a time, and must return when ctx ends.
 	Status func(ctx context.Context) []byte
+	// Stacks, if not nil, returns what the workers of this node are doing, for those who ask for it: any text, best below
+	// 1 MiB. allThreads asks for all threads instead of the main ones. It is called once for each who asks, by one goroutine
+	// at a time, and must return when ctx ends.
+	Stacks func(ctx context.Context, allThreads bool) []byte
 	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration
 	// Waiting, if not nil, is called with what this node waits for, in words for people: a store that it has not reached,

@@ -28,6 +28,7 @@ import (
 //	answer/SESSION  Answer, written by the leader
 //	watcher/SESSION written by an observer of the run, owned by its session
 //	status/SESSION  Options.Status of that agent, written by it and owned by its session while there is an observer
+//	stacks/SESSION  Options.Stacks of that agent, likewise, while an observer asks for stacks
 const (
 	keyLeader   = "leader"
 	prefixJob   = "state/job/"
@@ -49,6 +50,7 @@ const (
 
 	prefixWatcher = "watcher/"
 	prefixStatus  = "status/"
+	prefixStacks  = "stacks/"
 )
 
 // prefixOf returns the prefix of a run's keys. Run ids contain no slash.

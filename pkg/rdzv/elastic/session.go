@@ -46,7 +46,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
 			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute,
 			probe:    h.probeAgent,
-			watchdog: h.opts.Watchdog, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
+			watchdog: h.opts.Watchdog, status: h.opts.Status, stacks: h.opts.Stacks, statusInterval: h.opts.StatusInterval,
 		}
 		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
 			if client, ok := store.(*coord.Client); ok {

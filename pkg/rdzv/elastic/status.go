@@ -2,32 +2,62 @@ package elastic
 
 import (
 	"context"
+	"encoding/json"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
+// wish is what an observer wants of the agents: the value of its key below prefixWatcher.
+type wish struct {
+	// Stacks asks for the stacks of the workers instead of the agents' status, AllThreads for all threads of each.
+	Stacks     bool `json:"stacks,omitempty"`
+	AllThreads bool `json:"all_threads,omitempty"`
+}
+
+// wishes are those of all observers together.
+type wishes struct {
+	status     bool
+	stacksFor  []coord.SessionID // the observers that ask for stacks, sorted
+	allThreads bool              // one of them asks for all threads
+}
+
+// stacksReply is the value of an agent's key below prefixStacks.
+type stacksReply struct {
+	For    []coord.SessionID `json:"for"` // the observers that had asked before the stacks were read
+	Stacks []byte            `json:"stacks"`
+}
+
 // publishStatus writes what this agent is doing, at once and at intervals, while the run has an observer: a key below
-// prefixWatcher. Without an observer it writes nothing. Failed writes have no consequence; the next one replaces them.
+// prefixWatcher. It writes the stacks of the workers once for each observer that asks for them. Without an observer it
+// writes nothing. Failed writes have no consequence; the next one replaces them.
 func (d *driver) publishStatus(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	observed, ended := make(chan bool), make(chan error, 1)
-	go func() { ended <- d.watchObservers(ctx, observed) }()
+	changes, ended := make(chan wishes), make(chan error, 1)
+	go func() { ended <- d.watchObservers(ctx, changes) }()
 	ticker := time.NewTicker(d.statusInterval)
 	ticker.Stop()
 	defer ticker.Stop()
+	var last wishes
 	for {
 		select {
-		case is := <-observed:
-			if !is {
+		case now := <-changes:
+			switch {
+			case !now.status && last.status:
 				ticker.Stop()
-				d.putStatus(ctx, nil)
-				continue
+				d.put(ctx, prefixStatus, nil)
+			case now.status && !last.status:
+				ticker.Reset(d.statusInterval)
+				d.put(ctx, prefixStatus, d.status(ctx))
 			}
-			ticker.Reset(d.statusInterval)
-			d.putStatus(ctx, d.status(ctx))
+			if d.stacks != nil {
+				d.publishStacks(ctx, now, last.stacksFor)
+			}
+			last = now
 		case <-ticker.C:
-			d.putStatus(ctx, d.status(ctx))
+			d.put(ctx, prefixStatus, d.status(ctx))
 		case err := <-ended:
 			cancel()
 			return err
@@ -35,9 +65,21 @@ func (d *driver) publishStatus(ctx context.Context) error {
 	}
 }
 
-// watchObservers sends true when the first observer has come, and false when the last one has left.
-func (d *driver) watchObservers(ctx context.Context, observed chan<- bool) error {
-	observers, sent := map[string]bool{}, false
+// publishStacks writes the workers' stacks if somebody asks who did not ask before, and deletes them if nobody does.
+func (d *driver) publishStacks(ctx context.Context, now wishes, before []coord.SessionID) {
+	isNew := func(id coord.SessionID) bool { return !slices.Contains(before, id) }
+	switch {
+	case len(now.stacksFor) == 0 && len(before) > 0:
+		d.put(ctx, prefixStacks, nil)
+	case slices.ContainsFunc(now.stacksFor, isNew):
+		reply, _ := json.Marshal(stacksReply{now.stacksFor, d.stacks(ctx, now.allThreads)}) // cannot fail
+		d.put(ctx, prefixStacks, reply)
+	}
+}
+
+// watchObservers sends what the observers want, at first and after each change.
+func (d *driver) watchObservers(ctx context.Context, changes chan<- wishes) error {
+	observers, sent := map[string]wish{}, wishes{}
 	return d.store.Watch(ctx, d.prefix+prefixWatcher, func(b coord.Batch) error {
 		if b.Resync {
 			clear(observers)
@@ -45,17 +87,19 @@ func (d *driver) watchObservers(ctx context.Context, observed chan<- bool) error
 		for _, e := range b.Events {
 			if e.Deleted {
 				delete(observers, e.Key)
-			} else {
-				observers[e.Key] = true
+				continue
 			}
+			var w wish
+			_ = json.Unmarshal(e.Value, &w) // whatever else it is, somebody observes
+			observers[e.Key] = w
 		}
-		is := len(observers) > 0
-		if is == sent {
+		now := d.combine(observers)
+		if reflect.DeepEqual(now, sent) {
 			return nil
 		}
-		sent = is
+		sent = now
 		select {
-		case observed <- is:
+		case changes <- now:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -63,13 +107,28 @@ func (d *driver) watchObservers(ctx context.Context, observed chan<- bool) error
 	})
 }
 
-// putStatus writes the status; nil deletes it.
-func (d *driver) putStatus(ctx context.Context, value []byte) {
+// combine returns what the observers want together, by their keys.
+func (d *driver) combine(observers map[string]wish) wishes {
+	var all wishes
+	for key, w := range observers {
+		if !w.Stacks {
+			all.status = true
+			continue
+		}
+		all.stacksFor = append(all.stacksFor, coord.SessionID(key[len(d.prefix+prefixWatcher):]))
+		all.allThreads = all.allThreads || w.AllThreads
+	}
+	slices.Sort(all.stacksFor)
+	return all
+}
+
+// put writes this agent's key below a prefix; nil deletes it.
+func (d *driver) put(ctx context.Context, prefix string, value []byte) {
 	bounded, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	key := d.prefix + prefixStatus + string(d.store.Session())
+	key := d.prefix + prefix + string(d.store.Session())
 	op := coord.Op{Key: key, Value: value, Owned: true, Delete: value == nil}
 	if _, err := d.store.Commit(bounded, nil, []coord.Op{op}); err != nil && ctx.Err() == nil {
-		d.log.Debug().Err(err).Msg("cannot write the status")
+		d.log.Debug().Err(err).Str("key", prefix).Msg("cannot write what an observer asks for")
 	}
 }

@@ -1,0 +1,65 @@
+package stacks
+
+import (
+	"errors"
+
+	"github.com/elasticrun/elasticrun/pkg/pystack"
+)
+
+// maxProcesses bounds the processes of a worker in which Read looks for Python.
+const maxProcesses = 64
+
+// Read returns what a worker is doing. Its pid must be that of a child of this process that has not been reaped, so that
+// the pid is no other process's. If the worker is not Python, Read looks at its descendants, the nearest first.
+// allThreads asks for all threads instead of the main one.
+func Read(w Worker, allThreads bool) Worker {
+	w.State, w.Wait = kernelState(w.PID)
+	if w.State == "" {
+		w.Problem = "the process has ended"
+		return w
+	}
+	var first error
+	for _, pid := range descendants(w.PID, maxProcesses) {
+		err := w.readPython(pid, allThreads)
+		if err == nil {
+			return w
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	w.Problem = first.Error()
+	return w
+}
+
+// readPython reads the threads of one process.
+func (w *Worker) readPython(pid int, allThreads bool) error {
+	p, err := pystack.Open(pid)
+	if err != nil {
+		return reason(err)
+	}
+	threads, err := p.Threads()
+	if err != nil {
+		return reason(err)
+	}
+	w.PythonPID, w.Python = pid, p.Version().String()
+	w.State, w.Wait = kernelState(pid)
+	if !allThreads {
+		threads = threads[:min(1, len(threads))]
+	}
+	for _, t := range threads {
+		w.Threads = append(w.Threads, threadOf(t))
+	}
+	return nil
+}
+
+// reason returns the cause of an error without the pid, which differs among workers.
+func reason(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil || errors.As(err, new(*pystack.UnsupportedError)) && !errors.As(inner, new(*pystack.UnsupportedError)) {
+			return err
+		}
+		err = inner
+	}
+}

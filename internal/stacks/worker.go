@@ -1,0 +1,73 @@
+package stacks
+
+import (
+	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/pystack"
+)
+
+// Worker is what one worker was doing when its agent looked.
+type Worker struct {
+	Rank      int    `json:"rank"`
+	LocalRank int    `json:"local_rank"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	// PythonPID is the process whose threads these are: the worker, or the nearest of its descendants that is Python. 0
+	// if there is none.
+	PythonPID int `json:"python_pid,omitempty"`
+	// Python is the version of Python, such as "3.11.2"; "" if it is not known.
+	Python string `json:"python,omitempty"`
+	// State is what the kernel says of the main thread: "running", "sleeping", "disk sleep", "stopped", "zombie"; "" if the
+	// process is gone. Wait is the kernel function in which it sleeps; "" if that is not known.
+	State string `json:"state,omitempty"`
+	Wait  string `json:"wait,omitempty"`
+	// Threads are the Python threads, the main one first. They are empty if Problem says why they cannot be read.
+	Threads []Thread `json:"threads,omitempty"`
+	Problem string   `json:"problem,omitempty"`
+}
+
+// Thread is a Python thread, as [pystack.Thread] describes it.
+type Thread struct {
+	ID     int     `json:"id"`
+	Name   string  `json:"name,omitempty"`
+	Frames []Frame `json:"frames"`
+	// Changed says that the thread called or returned while it was read.
+	Changed bool `json:"changed,omitempty"`
+}
+
+// Frame is one call, as [pystack.Frame] describes it.
+type Frame struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Function string `json:"function"`
+}
+
+// frames returns those of the main thread.
+func (w Worker) frames() []Frame {
+	if len(w.Threads) == 0 {
+		return nil
+	}
+	return w.Threads[0].Frames
+}
+
+// equal reports whether two workers do the same: their main threads, or all threads, have equal frames. Workers without
+// frames do the same if they have none for the same reason, in the same state.
+func (w Worker) equal(other Worker, allThreads bool) bool {
+	if w.Problem != other.Problem || !slices.Equal(w.frames(), other.frames()) {
+		return false
+	}
+	if len(w.frames()) == 0 && (w.State != other.State || w.Wait != other.Wait) {
+		return false
+	}
+	return !allThreads || slices.EqualFunc(w.Threads, other.Threads, func(a, b Thread) bool {
+		return a.Name == b.Name && slices.Equal(a.Frames, b.Frames)
+	})
+}
+
+func threadOf(t pystack.Thread) Thread {
+	frames := make([]Frame, len(t.Frames))
+	for i, f := range t.Frames {
+		frames[i] = Frame(f)
+	}
+	return Thread{ID: t.ID, Name: t.Name, Frames: frames, Changed: t.Changed}
+}

@@ -1,0 +1,94 @@
+package status
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/stacks"
+)
+
+const (
+	// stacksTimeout bounds how long an agent reads its workers' stacks.
+	stacksTimeout = 2 * time.Second
+	// maxStacks bounds what an agent writes into the store, in bytes: below the store's limit, also as base64 in JSON.
+	maxStacks = 1 << 20
+)
+
+// Stacks returns what the workers of this node are doing, by local rank, within 2 s. The kernel can make the read of a
+// worker's memory wait; such a worker has that as its problem.
+func (o *Observer) Stacks(ctx context.Context, allThreads bool) []stacks.Worker {
+	ctx, cancel := context.WithTimeout(ctx, stacksTimeout)
+	defer cancel()
+	s := o.tracker.Snapshot()
+	workers := []stacks.Worker{}
+	for _, w := range s.Workers {
+		if w.alive() {
+			workers = append(workers, stacks.Worker{Rank: w.Rank, LocalRank: w.LocalRank, Host: s.Host, PID: w.PID})
+		}
+	}
+	type read struct {
+		at     int
+		worker stacks.Worker
+	}
+	done := make(chan read, len(workers))
+	for at, w := range workers {
+		// It outlives this call if the kernel does not answer: nothing can end the system call.
+		go func() { done <- read{at, stacks.Read(w, allThreads)} }()
+	}
+	missing := len(workers)
+	for ; missing > 0; missing-- {
+		select {
+		case r := <-done:
+			workers[r.at] = r.worker
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	if missing > 0 {
+		for i := range workers {
+			if w := &workers[i]; w.State == "" && w.Problem == "" {
+				w.Problem = "the kernel did not let its memory be read in time"
+			}
+		}
+	}
+	return workers
+}
+
+// PackStacks returns the workers as elasticrun stacks reads them from the store. If they are too large, the last of
+// them have a problem instead of their threads.
+func PackStacks(workers []stacks.Worker) []byte {
+	workers = slices.Clone(workers)
+	for i := len(workers); ; i-- {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		_ = json.NewEncoder(z).Encode(workers) // neither can fail
+		_ = z.Close()
+		if packed.Len() <= maxStacks || i == 0 {
+			return packed.Bytes()
+		}
+		workers[i-1].Threads, workers[i-1].Problem = nil, "the stacks of its node are too large to be sent"
+	}
+}
+
+// maxUnpacked bounds the stacks of one node, in bytes.
+const maxUnpacked = 64 << 20
+
+// unpackStacks is the inverse of PackStacks.
+func unpackStacks(packed []byte) ([]stacks.Worker, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("unpack the stacks: %w", err)
+	}
+	var workers []stacks.Worker
+	if err := json.NewDecoder(io.LimitReader(z, maxUnpacked)).Decode(&workers); err != nil {
+		return nil, fmt.Errorf("decode the stacks: %w", err)
+	}
+	return workers, nil
+}

@@ -48,7 +48,8 @@ func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 	}
 	launch.ResolveNode(ctx, cfg, log)
 	p.rendezvous, err = backends.Open(ctx, cfg, backends.Options{
-		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Stacks: l.telemetry.Stacks, Waiting: l.telemetry.Waits,
+		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Stacks: l.telemetry.Stacks,
+		Waiting:      l.telemetry.Waits,
 		StoreChanged: func(s *elastic.StoreState) { l.telemetry.StoreChanged(status.StoreOf(s)) }, Logger: log,
 	})
 	if err != nil {

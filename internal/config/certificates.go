@@ -62,8 +62,8 @@ func (r *Rendezvous) checkCertificates(settings *reader, from surroundings) {
 	}
 }
 
-// StoreNames returns the names of which the certificate of the job's store must have one: the hosts of the endpoints, as
-// they were given.
+// StoreNames returns the names of which the certificate of the job's store must have one: the hosts of the endpoints,
+// as they were given.
 func (r *Rendezvous) StoreNames() []string {
 	var names []string
 	for _, at := range r.Endpoints {

@@ -14,8 +14,8 @@ var states = map[byte]string{
 	'R': "running", 'S': "sleeping", 'D': "disk sleep", 'T': "stopped", 't': "traced", 'Z': "zombie", 'I': "idle",
 }
 
-// kernelState returns the state of a process's main thread, and the kernel function in which it sleeps if that is known.
-// It returns "" if there is no such process.
+// kernelState returns the state of a process's main thread, and the kernel function in which it sleeps if that is
+// known. It returns "" if there is no such process.
 func kernelState(pid int) (state, wait string) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	end := bytes.LastIndex(stat, []byte(") ")) // of the name, which may have any bytes

@@ -9,8 +9,8 @@ import (
 // maxProcesses bounds the processes of a worker in which Read looks for Python.
 const maxProcesses = 64
 
-// Read returns what a worker is doing. Its pid must be that of a child of this process that has not been reaped, so that
-// the pid is no other process's. If the worker is not Python, Read looks at its descendants, the nearest first.
+// Read returns what a worker is doing. Its pid must be that of a child of this process that has not been reaped, so
+// that the pid is no other process's. If the worker is not Python, Read looks at its descendants, the nearest first.
 // allThreads asks for all threads instead of the main one.
 func Read(w Worker, allThreads bool) Worker {
 	w.State, w.Wait = kernelState(w.PID)
@@ -53,13 +53,14 @@ func (w *Worker) readPython(pid int, allThreads bool) error {
 	return nil
 }
 
-// reason returns the cause of an error without the pid, which differs among workers.
+// reason returns the cause of an error without the pid, which differs among workers. What an UnsupportedError wraps is
+// part of the cause.
 func reason(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil || errors.As(err, new(*pystack.UnsupportedError)) && !errors.As(inner, new(*pystack.UnsupportedError)) {
-			return err
-		}
+	if unsupported, ok := errors.AsType[*pystack.UnsupportedError](err); ok {
+		return unsupported
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
+	return err
 }

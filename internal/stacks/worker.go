@@ -17,8 +17,8 @@ type Worker struct {
 	PythonPID int `json:"python_pid,omitempty"`
 	// Python is the version of Python, such as "3.11.2"; "" if it is not known.
 	Python string `json:"python,omitempty"`
-	// State is what the kernel says of the main thread: "running", "sleeping", "disk sleep", "stopped", "zombie"; "" if the
-	// process is gone. Wait is the kernel function in which it sleeps; "" if that is not known.
+	// State is what the kernel says of the main thread: "running", "sleeping", "disk sleep", "stopped", "zombie"; "" if
+	// the process is gone. Wait is the kernel function in which it sleeps; "" if that is not known.
 	State string `json:"state,omitempty"`
 	Wait  string `json:"wait,omitempty"`
 	// Threads are the Python threads, the main one first. They are empty if Problem says why they cannot be read.

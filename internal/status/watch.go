@@ -100,7 +100,8 @@ func watchStore(
 // storeGone is said when the store of a job that was shown is at no endpoint any more.
 const storeGone = "the job's store has gone: the job has ended, or it has lost its store"
 
-// showStore shows the agents that have a session in the store. again says that the store was lost, and the job may go on.
+// showStore shows the agents that have a session in the store. again says that the store was lost, and the job may go
+// on.
 func showStore(
 	ctx context.Context, cfg *config.Status, store coord.Store, where string, to *Printer,
 ) (again bool, err error) {

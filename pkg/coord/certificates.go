@@ -69,12 +69,14 @@ func siteClientConfig(config *tls.Config, opts *DialOptions) (verifies bool) {
 	if opts.AnyName {
 		names = nil
 	}
-	config.VerifyConnection = func(s tls.ConnectionState) error { return verifyStore(s.PeerCertificates, content.CA, names) }
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		return verifyStore(s.PeerCertificates, content.CA, names)
+	}
 	return true
 }
 
-// verifyStore verifies a store's certificate chain, the store's own certificate first, as crypto/tls does, but for any of
-// several names; none accepts each name. Its error is that of crypto/tls.
+// verifyStore verifies a store's certificate chain, the store's own certificate first, as crypto/tls does, but for any
+// of several names; none accepts each name. Its error is that of crypto/tls.
 func verifyStore(chain []*x509.Certificate, ca *x509.CertPool, names []string) error {
 	if len(chain) == 0 { // cannot be in TLS 1.3
 		return errors.New("the store has shown no certificate")

@@ -142,7 +142,9 @@ func TestCertificates(t *testing.T) {
 				store.Secret = nil
 			}
 			s, addr := startServer(t, store)
-			opts := DialOptions{Addr: addr, ServerNames: namesOrNone(tc.serverName), Secret: secret, Certificates: site(t, tc.agent)}
+			opts := DialOptions{
+				Addr: addr, ServerNames: namesOrNone(tc.serverName), Secret: secret, Certificates: site(t, tc.agent),
+			}
 			for _, way := range []func() error{
 				func() error { c, err := Dial(t.Context(), opts); closeClient(t, c); return err },
 				func() error { _, err := Probe(t.Context(), opts); return err },

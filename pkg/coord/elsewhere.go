@@ -21,7 +21,8 @@ import (
 const elsewhereMessage = "another node serves the job's store now"
 
 // leaderlessMessage is the message if the member knows no address that serves.
-const leaderlessMessage = "the nodes that keep the job's store are choosing which one serves it, or too few of them are left"
+const leaderlessMessage = "the nodes that keep the job's store are choosing which one serves it, or too few of them " +
+	"are left"
 
 // elsewhereRefusal returns the refusal that names addr. It names no address that a client would not take.
 func elsewhereRefusal(addr string) refusal {

@@ -1,6 +1,9 @@
 package pystack
 
-import "errors"
+import (
+	"errors"
+	"maps"
+)
 
 // maxFrames bounds the frames of a thread. Python's own limit for recursion is 1,000 unless a program raises it.
 const maxFrames = 10_000
@@ -43,9 +46,7 @@ func (r *reader) readStack(s threadState) (stack, error) {
 			best, failed = got, nil
 			best.frames, best.changed = got.frames[len(got.frames)-proven:], true
 		}
-		for addr, c := range r.seen {
-			r.before[addr] = c
-		}
+		maps.Copy(r.before, r.seen)
 		last, again = got, true
 	}
 	return best, failed

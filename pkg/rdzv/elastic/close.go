@@ -102,7 +102,7 @@ var ErrUnconfirmed = fmt.Errorf("%w: the end of the run is requested, not confir
 func Close(ctx context.Context, store coord.Store, runID, by string) (rdzv.Outcome, error) {
 	alive, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { (&observer{store: store}).keepAlive(alive) })
+	running.Go(func() { _ = (&observer{store: store}).keepAlive(alive) })
 	defer running.Wait()
 	defer cancel()
 	d := &leaderDriver{store: store, prefix: prefixOf(runID)}

@@ -222,8 +222,8 @@ func notOurs(errs []error) error {
 	return nil
 }
 
-// anotherJobs returns the refusal of another job's store if that is all that listens at the endpoints, or nil. This node
-// most likely has a wrong run id or a wrong endpoint.
+// anotherJobs returns the refusal of another job's store if that is all that listens at the endpoints, or nil. This
+// node most likely has a wrong run id or a wrong endpoint.
 func anotherJobs(errs []error) (refusal error) {
 	for _, err := range errs {
 		if refused, ok := errors.AsType[*coord.RefusedError](err); ok && refused.Reason == coord.ReasonRunID {

@@ -163,9 +163,9 @@ func (a *C10d) checkRun(ctx context.Context, e Endpoint, ports int) error {
 }
 
 // Observe calls see with a snapshot of the run, at first and after each change. It returns see's error, or the cause of
-// ctx when ctx ends, or the error of the store, which is [coord.ErrUnavailable] if it has not answered for the session's
-// TTL. Meanwhile the run's agents publish their status. Observe keeps the session of store alive, also when other agents
-// keep the store from now on, and does not close it. The session must not be used otherwise.
+// ctx when ctx ends, or the error of the store, which is [coord.ErrUnavailable] if it has not answered for the
+// session's TTL. Meanwhile the run's agents publish their status. Observe keeps the session of store alive, also when
+// other agents keep the store from now on, and does not close it. The session must not be used otherwise.
 func Observe(ctx context.Context, store coord.Store, runID string, see func(Snapshot) error) error {
 	return observe(ctx, store, runID, wish{}, see)
 }

@@ -52,8 +52,8 @@ type Options struct {
 	// It is called only while somebody observes, by one goroutine at a time, and must return when ctx ends.
 	Status func(ctx context.Context) []byte
 	// Stacks, if not nil, returns what the workers of this node are doing, for those who ask for it: any text, best below
-	// 1 MiB. allThreads asks for all threads instead of the main ones. It is called once for each who asks, by one goroutine
-	// at a time, and must return when ctx ends.
+	// 1 MiB. allThreads asks for all threads instead of the main ones. It is called once for each who asks, by one
+	// goroutine at a time, and must return when ctx ends.
 	Stacks func(ctx context.Context, allThreads bool) []byte
 	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration

@@ -23,6 +23,7 @@ type stack struct {
 // take that memory. A thread that calls and returns all the time never holds still; then the last read counts, and
 // changed is set.
 func (r *reader) readStack(s threadState) (stack, error) {
+	r.forget()
 	clear(r.before)
 	r.calls = r.calls[:0]
 	var best, last stack
@@ -54,12 +55,14 @@ func (r *reader) readStack(s threadState) (stack, error) {
 
 // readOnce reads all frames, and then their code objects.
 func (r *reader) readOnce(s threadState) (stack, error) {
-	r.forget()
 	var got stack
 	var err error
+	r.stack.refresh()
 	if r.calls, got.truncated, err = r.walk(r.calls[:0], s); err != nil {
 		return stack{}, err
 	}
+	r.objects.refresh()
+	clear(r.seen)
 	got.frames = make([]Frame, len(r.calls))
 	for i, c := range r.calls {
 		if got.frames[i], err = r.decode(c); err != nil {

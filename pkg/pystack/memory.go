@@ -8,6 +8,15 @@ type memory interface {
 	readAt(p []byte, addr uint64) error
 }
 
+// batch is memory that reads many pages at once, which costs less than reading one after another.
+type batch interface {
+	// readPages fills each page with the bytes at its address. An error means that some pages may have changed.
+	readPages(pages []*[pageSize]byte, addrs []uint64) error
+}
+
+// maxBatch bounds the pages that are read at once: IOV_MAX of Linux.
+const maxBatch = 1024
+
 // pageSize is the unit in which snapshot reads. Pages of the kernel are as large or larger, so a page is readable
 // completely or not at all.
 const pageSize = 4096
@@ -42,6 +51,22 @@ func (s *snapshot) reset() {
 		s.free = append(s.free, page)
 	}
 	clear(s.pages)
+}
+
+// refresh reads all pages again, because the next reads will be about the same.
+func (s *snapshot) refresh() {
+	mem, ok := s.mem.(batch)
+	if !ok || len(s.pages) > maxBatch {
+		s.reset()
+		return
+	}
+	pages, addrs := make([]*[pageSize]byte, 0, len(s.pages)), make([]uint64, 0, len(s.pages))
+	for addr, page := range s.pages {
+		pages, addrs = append(pages, page), append(addrs, addr)
+	}
+	if mem.readPages(pages, addrs) != nil { // one of them is no longer mapped
+		s.reset()
+	}
 }
 
 // view returns size bytes at an address. They stay valid until the next call.

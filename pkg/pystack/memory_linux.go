@@ -33,3 +33,21 @@ func (m processMemory) readAt(p []byte, addr uint64) error {
 	}
 	return nil
 }
+
+// readPages reads with one call of process_vm_readv.
+func (m processMemory) readPages(pages []*[pageSize]byte, addrs []uint64) error {
+	if len(pages) == 0 {
+		return nil
+	}
+	local, remote := make([]unix.Iovec, len(pages)), make([]unix.RemoteIovec, len(pages))
+	for i, page := range pages {
+		local[i].Base = &page[0]
+		local[i].SetLen(pageSize)
+		remote[i] = unix.RemoteIovec{Base: uintptr(addrs[i]), Len: pageSize}
+	}
+	n, err := unix.ProcessVMReadv(m.pid, local, remote, 0)
+	if err == nil && n != len(pages)*pageSize {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -326,7 +326,7 @@ var rules = map[string]rule{
 		why:    "it reads files and does not know what their certificates are for",
 	},
 	"pkg/coord/group": {
-		ours:   []string{"internal/tcplimit", "pkg/coord", "pkg/coord/replica"},
+		ours:   []string{"internal/plainerr", "internal/tcplimit", "pkg/coord", "pkg/coord/replica"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it keeps a coordination store in several processes, and does not know what the store is for",
 	},

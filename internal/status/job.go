@@ -34,7 +34,8 @@ type Store struct {
 	SurvivesLoss bool `json:"survives_loss"`
 	// Heirs are the addresses of the agents that can take over from the only one that keeps it, if that is killed.
 	Heirs []string `json:"heirs,omitempty"`
-	// Problem says, after the name of the leader's node, why too few agents keep it; "" until that has lasted.
+	// Problem says why the loss of the leader's node may end the job: after its name, if it keeps the store alone, else
+	// which of the others do not reach each other. It is "" until that has lasted.
 	Problem string `json:"problem,omitempty"`
 }
 

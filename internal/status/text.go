@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// maxText bounds a cell of text, in bytes, maxWhy what a node waits for, and maxProblem why one node keeps the store.
+// maxText bounds a cell of text, in bytes, maxWhy what a node waits for, and maxProblem why a loss may end the job.
 const (
 	maxText    = 60
 	maxWhy     = 160
@@ -79,6 +79,9 @@ func (s *Store) text() string {
 			"job waits for it", voters[0], clean(s.Heirs[0]))
 	case len(voters) == 1:
 		return "store: kept by " + voters[0] + " alone, whose loss would end the job"
+	case s.Problem != "":
+		return fmt.Sprintf("store: kept by %s, led by %s: the loss of %s may end the job: %s", strings.Join(voters, ", "),
+			clean(s.Leader), clean(s.Leader), cleanUpTo(maxProblem, s.Problem))
 	case s.SurvivesLoss:
 		return fmt.Sprintf("store: kept by %s, led by %s: any one node may be lost", strings.Join(voters, ", "),
 			clean(s.Leader))

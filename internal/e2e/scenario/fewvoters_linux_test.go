@@ -1,10 +1,13 @@
 package scenario
 
 import (
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
@@ -57,6 +60,79 @@ func TestNodesCannotBeReached(t *testing.T) {
 	j.finish()
 	j.end(0, nil, expected{worlds: []int{4}})
 	if got := strings.Count(founder.text(), fewVoters); got != 1 {
+		t.Errorf("%s warns %d times", founder.name, got)
+	}
+}
+
+// between cuts the path between two nodes, while both reach all others. heal ends that.
+func between(a, b *hosts.Host) (heal func()) {
+	a.DropTo(b)
+	b.DropTo(a)
+	return func() {
+		a.Reach(b)
+		b.Reach(a)
+	}
+}
+
+// TestTwoNodesApart begins a job of which two nodes do not reach each other. Another one keeps the store in place of
+// one of them, so the job goes on when the first node is lost. One of the two is left out: it does not reach the agent that
+// leads then, or is quarantined because it does not reach the other one's workers.
+func TestTwoNodesApart(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "2:4")
+	between(j.nodes()[1], j.nodes()[2])
+	j.start(j.nodes()[0]).await("hosting the rendezvous")
+	j.startAll(j.nodes()[1:]...)
+	first := j.awaitRound(-1, 4)
+	founder := j.agents[0]
+	founder.await(survivesLoss)
+	founder.host.PowerOff()
+	next := j.awaitRound(first.number, 2)
+	j.finish()
+	codes := map[*program]int{founder: 128 + int(syscall.SIGKILL)}
+	for _, a := range j.agents[1:] {
+		if slices.ContainsFunc(next.lines, func(l line) bool { return l.Host == a.host.Name }) {
+			continue
+		}
+		if codes[a] = a.code(); codes[a] != 0 && codes[a] != exitRendezvous || a == j.agents[3] {
+			t.Errorf("%s is left out, and ended with %d", a.name, codes[a])
+		}
+	}
+	j.end(0, codes, expected{worlds: []int{4, 2}})
+}
+
+// TestThreeNodesApart begins a job of three nodes of which two do not reach each other. The agent that leads says so
+// once, and so does elasticrun status. When they reach each other, any one node may be lost.
+func TestThreeNodesApart(t *testing.T) {
+	t.Parallel()
+	j := newTogether(t, "3")
+	heal := between(j.nodes()[1], j.nodes()[2])
+	j.start(j.nodes()[0]).await("hosting the rendezvous")
+	j.startAll(j.nodes()[1:3]...)
+	j.awaitRound(-1, 3)
+	founder := j.agents[0]
+	const line = "the loss of this node may end the job"
+	founder.await(line)
+	for _, want := range []string{"do not reach each other (nothing answers there)", "open the ports between the nodes"} {
+		if !strings.Contains(founder.text(), want) {
+			t.Errorf("%s does not say %q", founder.name, want)
+		}
+	}
+	await(t, "elasticrun status to say who does not reach whom", func() bool {
+		text := j.status()
+		return strings.Contains(text, "the loss of 10.75.0.1:29400 may end the job: 10.75.0.") &&
+			strings.Contains(text, "do not reach each other (nothing answers there)")
+	})
+	for _, a := range j.agents {
+		if strings.Contains(a.text(), survivesLoss) {
+			t.Errorf("%s promises that any one node may be lost", a.name)
+		}
+	}
+	heal()
+	founder.await(survivesLoss)
+	j.finish()
+	j.end(0, nil, expected{worlds: []int{3}})
+	if got := strings.Count(founder.text(), line); got != 1 {
 		t.Errorf("%s warns %d times", founder.name, got)
 	}
 }

@@ -17,6 +17,8 @@
 //	conns.go      the connections of clients and of other members
 //	lead.go       the server while this member leads, and the one that refuses clients while it does not
 //	manage.go     carries out what plan decides
+//	paths.go      which voters reach each other, and which of them another one should replace; pure
+//	pathcheck.go  how the leader asks them
 //	keeper.go     hands the server's changes to the replica
 //	peers.go      connections to other members, one for each direction
 //	leave.go      how a member leaves, and how one that was removed learns of it

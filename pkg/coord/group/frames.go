@@ -23,6 +23,9 @@ import (
 //	takeover s instance id, id, term, index: the process of that only voter has ended; the receiver takes its place, and
 //	         answers on the connection
 //	answer   s label: why not; empty if it has
+//	reach    id, then s address of each of some members: which of them does the receiver, this replica, not reach? It
+//	         answers on the connection
+//	missed   s address, s reason of each that it does not reach
 type frameKind byte
 
 const (
@@ -36,6 +39,8 @@ const (
 	frameRelay
 	frameTakeOver
 	frameAnswer
+	frameReach
+	frameMissed
 )
 
 const (
@@ -54,6 +59,7 @@ type frame struct {
 	instance string
 	id       replica.ID
 	label    string
+	texts    []string
 	message  []byte
 }
 
@@ -70,6 +76,10 @@ func (f frame) encode() []byte {
 		b = appendString(appendString(appendString(b, f.addr), f.instance), f.label)
 	case frameRaft, frameTakeOver:
 		b = append(b, f.message...)
+	case frameReach:
+		b = appendStrings(binary.AppendUvarint(b, uint64(f.id)), f.texts)
+	case frameMissed:
+		b = appendStrings(b, f.texts)
 	}
 	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
 	return b
@@ -77,6 +87,13 @@ func (f frame) encode() []byte {
 
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendStrings(b []byte, texts []string) []byte {
+	for _, s := range texts {
+		b = appendString(b, s)
+	}
+	return b
 }
 
 // readFrame reads one frame of at most limit bytes. It allocates at most about twice the bytes that have arrived,
@@ -125,6 +142,10 @@ func decodeFrame(b []byte) (frame, error) {
 		f.addr, f.instance, f.label = d.text(), d.text(), d.text()
 	case frameRaft, frameTakeOver:
 		f.message, d.rest = d.rest, nil
+	case frameReach:
+		f.id, f.texts = replica.ID(d.number()), d.texts()
+	case frameMissed:
+		f.texts = d.texts()
 	default:
 		d.ok = false
 	}
@@ -162,4 +183,12 @@ func (d *decoder) text() string {
 	s := string(d.rest[:n])
 	d.rest = d.rest[n:]
 	return s
+}
+
+// texts reads all strings that are left.
+func (d *decoder) texts() (texts []string) {
+	for d.ok && len(d.rest) > 0 {
+		texts = append(texts, d.text())
+	}
+	return texts
 }

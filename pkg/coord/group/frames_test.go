@@ -21,6 +21,10 @@ func TestFrames(t *testing.T) {
 		{kind: frameAnnounce, label: "run \"job7\""},
 		{kind: frameAnnounce},
 		{kind: frameRelay, addr: "host:29400", instance: "I", label: "run"},
+		{kind: frameReach, id: 9, texts: []string{"host:29400", "other:29400"}},
+		{kind: frameReach, id: 9},
+		{kind: frameMissed, texts: []string{"host:29400", "no route"}},
+		{kind: frameMissed},
 		{kind: frameRaft, message: bytes.Repeat([]byte("m"), 100_000)},
 	}
 	for _, f := range frames {
@@ -43,6 +47,8 @@ func FuzzFrame(f *testing.F) {
 	f.Add(frame{kind: frameAdopt, id: replica.ID(300)}.encode())
 	f.Add(frame{kind: frameRaft, message: []byte("message")}.encode())
 	f.Add(frame{kind: frameAnnounce, label: "label"}.encode())
+	f.Add(frame{kind: frameReach, id: 300, texts: []string{"host:1", ""}}.encode())
+	f.Add(frame{kind: frameMissed, texts: []string{"host:1", "no route"}}.encode())
 	f.Add([]byte{0x40, 0, 0, 0, 1}) // claims 1 GiB
 	f.Add([]byte{0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {

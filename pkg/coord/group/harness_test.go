@@ -130,14 +130,21 @@ func (n *network) kill(addr string) (stored []byte) {
 // isolate cuts a member off from all others and from these clients. heal ends that.
 func (n *network) isolate(addr string, clients ...string) (heal func()) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	var cuts [][2]string
+	cuts := make([][2]string, 0, len(n.members)+len(clients))
 	for other := range n.members {
 		cuts = append(cuts, [2]string{other, addr})
 	}
+	n.mu.Unlock()
 	for _, client := range clients {
 		cuts = append(cuts, [2]string{client, addr})
 	}
+	return n.part(cuts...)
+}
+
+// part cuts the paths between the two ends of each pair, whose members may start later. heal ends that.
+func (n *network) part(cuts ...[2]string) (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, cut := range cuts {
 		n.cut[cut] = true
 	}

@@ -26,6 +26,7 @@ type manager struct {
 	adopted map[replica.ID]int // when each learner was asked to join, or was first seen
 	refused map[string]refusal // the addresses of candidates that are not asked to join for a while
 	departs map[replica.ID]int // since when members have been leaving
+	paths   paths
 }
 
 // refusal is why a candidate is not asked to join: it has left, or was silent.
@@ -259,5 +260,33 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	for _, c := range able {
 		v.candidates = append(v.candidates, c.Addr)
 	}
+	m.part(&v)
 	return v
+}
+
+// part marks a voter that another process should replace because it does not reach another voter, and puts the
+// candidates last that do not reach one either.
+func (m *Member) part(v *view) {
+	g := &m.manager
+	var voters []located
+	for _, o := range v.voters {
+		if o.usable() && o.id != m.id {
+			voters = append(voters, located{o.id, m.addrOf(o.id)})
+		}
+	}
+	others := v.candidates
+	if usable := slices.DeleteFunc(slices.Clone(v.learners), func(o member) bool { return !o.usable() }); len(usable) > 0 {
+		others = m.addrsOf(ids(usable)) // they become voters before a candidate does
+	}
+	outcast := g.paths.outcast(g.now, voters, others, v.first)
+	var stay []string
+	for i := range v.voters {
+		o := &v.voters[i]
+		if o.apart = outcast != 0 && o.id == outcast; o.usable() && o.id != m.id {
+			stay = append(stay, m.addrOf(o.id))
+		}
+	}
+	slices.SortStableFunc(v.candidates, func(a, b string) int {
+		return cmp.Compare(g.paths.misses(g.now, a, stay), g.paths.misses(g.now, b, stay))
+	})
 }

@@ -277,8 +277,13 @@ func (m *Member) connect(
 
 // dial makes one attempt to connect to the member at addr.
 func (m *Member) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return m.dialWithin(ctx, addr, m.opts.Dial.Timeout)
+}
+
+// dialWithin is dial with a bound of the connect and the handshake, each; 0 means the usual one.
+func (m *Member) dialWithin(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error) {
 	opts := m.opts.Dial
-	opts.Addr = addr
+	opts.Addr, opts.Timeout = addr, timeout
 	connect := m.opts.Connect
 	if connect == nil {
 		connect = connectTCP
@@ -301,12 +306,21 @@ type incoming struct {
 	frame
 	from    frame // the hello
 	message replica.Message
-	nc      net.Conn      // receive reads it and closes it
-	answer  chan<- string // gets the answer to a request; nil unless the frame is one
+	nc      net.Conn     // receive reads it and closes it
+	answer  chan<- frame // gets the answer to a request, or a zero frame for none
 }
 
 // refuse ends the connection that a frame came on. It does not close it, because that may take time.
 func (in incoming) refuse() { in.nc.SetReadDeadline(time.Unix(1, 0)) }
+
+// handleRequest handles a frame that is answered on its connection.
+func (m *Member) handleRequest(in incoming) {
+	if in.kind == frameTakeOver {
+		m.handleTakeOver(in)
+		return
+	}
+	m.handleReach(in)
+}
 
 // receive reads the frames of a member's connection until it breaks or m ends.
 func (m *Member) receive(nc net.Conn) {
@@ -315,7 +329,7 @@ func (m *Member) receive(nc net.Conn) {
 	if err != nil || hello.kind != frameHello {
 		return
 	}
-	answers := make(chan string, 1)
+	answers := make(chan frame, 1)
 	for {
 		in := incoming{from: hello, nc: nc, answer: answers}
 		if in.frame, err = m.reading.next(nc); err != nil {
@@ -334,10 +348,10 @@ func (m *Member) receive(nc net.Conn) {
 			return
 		}
 		switch {
-		case in.kind == frameTakeOver:
+		case in.kind == frameTakeOver, in.kind == frameReach:
 			select {
-			case label := <-answers:
-				answer(nc, label)
+			case f := <-answers:
+				answer(nc, f)
 			case <-m.done:
 			}
 			return

@@ -23,9 +23,10 @@ type member struct {
 	current bool // it has every entry that was committed a moment ago
 	silent  bool // it has answered nothing for too long
 	leaving bool // it will end soon
+	apart   bool // it and another voter do not reach each other, and another process may take its place
 }
 
-func (m member) usable() bool { return !m.silent && !m.leaving }
+func (m member) usable() bool { return !m.silent && !m.leaving && !m.apart }
 
 // step is what the leader does next: at most one of its fields is set.
 type step struct {

@@ -20,6 +20,7 @@ func TestPlan(t *testing.T) {
 		return members
 	}
 	silent := func(id replica.ID) member { return member{id: id, current: true, silent: true} }
+	apart := func(id replica.ID) member { return member{id: id, current: true, apart: true} }
 	leaving := func(id replica.ID) member { return member{id: id, current: true, leaving: true} }
 	type ids = []replica.ID
 	for name, c := range map[string]struct {
@@ -89,6 +90,18 @@ func TestPlan(t *testing.T) {
 		"all leave, a candidate": {
 			view{self: 1, want: 3, voters: []member{leaving(1), leaving(2), leaving(3)}, candidates: []string{"a"}},
 			step{add: "a"},
+		},
+		"a voter does not reach another one, a candidate": {
+			view{self: 1, want: 3, voters: append(usable(1, 2), apart(3)), candidates: []string{"a"}}, step{add: "a"},
+		},
+		"a voter does not reach another one, a learner is not current": {
+			view{self: 1, want: 3, voters: append(usable(1, 2), apart(3)), learners: []member{{id: 4}}}, step{},
+		},
+		"a voter does not reach another one, a learner": {
+			view{self: 1, want: 3, voters: append(usable(1, 2), apart(3)), learners: usable(4)}, step{voters: ids{1, 2, 4}},
+		},
+		"a voter does not reach another one of five, a candidate": {
+			view{self: 1, want: 5, voters: append(usable(1, 2, 3, 4), apart(5)), candidates: []string{"a"}}, step{add: "a"},
 		},
 		"a voter leaves, a candidate": {
 			view{self: 1, want: 3, voters: append(usable(1, 2), leaving(3)), candidates: []string{"a"}}, step{add: "a"},

@@ -1,6 +1,10 @@
 package group
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/coord/replica"
+)
 
 // Status describes the group as this member sees it.
 type Status struct {
@@ -10,12 +14,15 @@ type Status struct {
 	Leader string
 	// Voters are the addresses of the members that vote, in the order in which they joined.
 	Voters []string
-	// SurvivesLoss reports whether any one voter may be lost. Only the leader knows, and learns of a lost voter only after
-	// half a second.
+	// SurvivesLoss reports whether any one voter may be lost: the others reach each other then. Only the leader knows, and
+	// learns of a lost voter only after half a second, and of a lost path between two others after half a minute.
 	SurvivesLoss bool
 	// Heirs are the addresses of the members that can take over if the process of the only voter is killed, see TakeOver.
 	// Only the leader knows.
 	Heirs []string
+	// Apart says which of the voters do not reach each other, and why; if the leader is lost, they may find no other one.
+	// Only the leader knows.
+	Apart []string
 }
 
 // Status returns the group's state.
@@ -27,15 +34,19 @@ func (m *Member) Status() Status {
 	return s
 }
 
-// setStatus updates what Status returns.
+// setStatus updates what Status returns, and has checked what it depends on.
 func (m *Member) setStatus() {
 	status := m.replica.Status()
+	m.watchPaths(status)
 	s := Status{Member: true, Leading: status.Leading, SurvivesLoss: status.SurvivesLoss()}
 	for _, id := range status.Voters {
 		if other, found := find(status.Members, id); found && other.Silent >= missingTicks {
 			s.SurvivesLoss = false
 		}
 		s.Voters = append(s.Voters, m.addrOf(id))
+	}
+	if status.Leading && len(status.Voters) >= 3 && !m.manager.paths.complete(without(status.Voters, []replica.ID{m.id})) {
+		s.SurvivesLoss, s.Apart = false, m.apart(status)
 	}
 	for _, id := range status.Learners {
 		if other, found := find(status.Members, id); found && len(s.Voters) == 1 && other.Applied > 0 &&
@@ -44,6 +55,20 @@ func (m *Member) setStatus() {
 		}
 	}
 	m.publish(s)
+}
+
+// apart says which of the other voters do not reach each other. Of those that are silent it is not known whether they
+// only cannot be reached.
+func (m *Member) apart(status replica.Status) (apart []string) {
+	heard := slices.DeleteFunc(slices.Clone(status.Voters), func(id replica.ID) bool {
+		other, found := find(status.Members, id)
+		return !found || other.Silent >= missingTicks
+	})
+	p := &m.manager.paths
+	for _, pair := range p.pairs(heard) {
+		apart = append(apart, p.describe(pair[0], pair[1], m.addrOf))
+	}
+	return apart
 }
 
 // publish makes s what Status returns. The loop calls it.
@@ -61,5 +86,5 @@ func (m *Member) publish(s Status) {
 func (s Status) equal(other Status) bool {
 	return s.Member == other.Member && s.Leading == other.Leading && s.Leader == other.Leader &&
 		s.SurvivesLoss == other.SurvivesLoss && slices.Equal(s.Voters, other.Voters) &&
-		slices.Equal(s.Heirs, other.Heirs)
+		slices.Equal(s.Heirs, other.Heirs) && slices.Equal(s.Apart, other.Apart)
 }

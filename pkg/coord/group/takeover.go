@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -67,7 +66,7 @@ func (m *Member) handleTakeOver(in incoming) {
 			case <-m.done:
 			}
 		}
-		in.answer <- refusal
+		in.answer <- frame{kind: frameAnswer, label: shorten(refusal, maxHello/2)}
 	})
 }
 
@@ -146,9 +145,11 @@ func TakeOver(ctx context.Context, opts coord.DialOptions, stored []byte, before
 	return nil
 }
 
-// answer sends the answer of takeOver on the connection that the request came on.
-func answer(nc net.Conn, label string) {
+// answer sends the answer to a request, if there is one, on the connection that the request came on.
+func answer(nc net.Conn, f frame) {
+	if f.kind == 0 {
+		return
+	}
 	nc.SetWriteDeadline(time.Now().Add(sendTimeout))
-	label = strings.ToValidUTF8(label[:min(len(label), maxHello/2)], "")
-	_, _ = nc.Write(frame{kind: frameAnswer, label: label}.encode())
+	_, _ = nc.Write(f.encode())
 }

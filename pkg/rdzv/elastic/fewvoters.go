@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/internal/plainerr"
-	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 )
 
@@ -18,6 +15,7 @@ import (
 //
 // A job's store has one voter until two other agents help to keep it, usually within a second of the first round. If it
 // stays so, nothing seems to be wrong until the voter is lost and the job ends. So the voter's agent says so in time.
+// The same is true of three voters of which two do not reach each other.
 
 // fewVotersAfter is how long the store may have too few voters before the agent that leads says so. A lost node counts
 // as one that can keep the store for a keep-alive time, so it is at least that long.
@@ -26,20 +24,25 @@ const fewVotersAfter = 10 * time.Second
 // minVoters is the least number of voters that survive the loss of one.
 const minVoters = 3
 
-// shortage is why the store has too few voters.
+// shortage is why the store has too few voters, or does not survive the loss of one of them.
 type shortage int
 
 const (
 	noShortage       shortage = iota
 	shortOfNodes              // there are too few nodes that can keep the store
 	shortOfReachable          // there are enough, but they do not keep it: usually they cannot be reached
+	shortOfPaths              // there are enough voters, but some of them do not reach each other
 )
 
-// shortageOf returns why a group with a round has too few voters, as its leader knows. Others know nothing. A job of at
-// most two nodes cannot have more.
+// shortageOf returns what a group with a round lacks to survive a loss, as its leader knows. Others know nothing. A job
+// of at most two nodes cannot have more.
 func shortageOf(s group.Status, candidates, maxNodes int) shortage {
 	switch {
-	case !s.Leading || len(s.Voters) >= minVoters || maxNodes < minVoters:
+	case !s.Leading || maxNodes < minVoters:
+		return noShortage
+	case len(s.Voters) >= minVoters && len(s.Apart) > 0:
+		return shortOfPaths
+	case len(s.Voters) >= minVoters:
 		return noShortage
 	case candidates < minVoters:
 		return shortOfNodes
@@ -47,10 +50,11 @@ func shortageOf(s group.Status, candidates, maxNodes int) shortage {
 	return shortOfReachable
 }
 
-// voterWatch says when a shortage is worth a line: it has lasted, and was not said since the store had enough voters.
+// voterWatch says when a shortage is worth a line: it has lasted, and was not said since any one voter could be
+// lost.
 type voterWatch struct {
 	now   shortage
-	said  [shortOfReachable + 1]bool
+	said  [shortOfPaths + 1]bool
 	timer *time.Timer // nil unless now may be said later
 	// enough says that the store had enough voters once, as far as this process knows as its leader.
 	enough bool
@@ -60,7 +64,7 @@ type voterWatch struct {
 func (w *voterWatch) observe(now shortage, enough bool, wait time.Duration, later func()) {
 	if enough {
 		w.enough = true
-		w.said = [shortOfReachable + 1]bool{}
+		w.said = [shortOfPaths + 1]bool{}
 	}
 	if now == w.now {
 		return
@@ -85,9 +89,13 @@ func (m *storeMember) watchVoters() {
 	if m.hasRound && !m.closing && !m.acknowledged {
 		now = shortageOf(m.status, len(m.candidates), m.access.MaxNodes)
 	}
-	enough := m.status.Leading && len(m.status.Voters) >= minVoters
+	former := m.voters.now
+	enough := m.status.Leading && m.status.SurvivesLoss
 	m.voters.observe(now, enough, max(fewVotersAfter, m.access.TTL), m.sayFewVoters)
-	if now != shortOfReachable {
+	switch {
+	case now == shortOfPaths && m.voters.said[now]: // others than before may be concerned
+		m.problem = listed(m.status.Apart)
+	case now != former:
 		m.problem = ""
 	}
 }
@@ -102,21 +110,29 @@ func (m *storeMember) sayFewVoters() {
 		return
 	}
 	m.voters.timer, m.voters.said[now] = nil, true
-	if now == shortOfReachable {
+	switch now {
+	case shortOfReachable:
 		m.problem = problemOf(unreached)
+	case shortOfPaths:
+		m.problem = listed(m.status.Apart)
 	}
 	problem, survived := m.problem, m.voters.enough
 	m.mu.Unlock()
 	const alone = "only this node keeps the job's store, and its loss would end the job"
-	if now == shortOfNodes {
+	advice := memberPortsAdvice(m.access.MemberPorts)
+	switch now {
+	case shortOfNodes:
 		level := zerolog.InfoLevel
 		if survived {
 			level = zerolog.WarnLevel
 		}
 		m.log.WithLevel(level).Msgf("%s: any one node may be lost once three can keep it", alone)
 		return
+	case shortOfPaths:
+		m.log.Warn().Msgf("the loss of this node may end the job, though others keep its store too: %s; %s", problem, advice)
+	default:
+		m.log.Warn().Msgf("%s: %s; %s", alone, problem, advice)
 	}
-	m.log.Warn().Msgf("%s: %s; %s", alone, problem, memberPortsAdvice(m.access.MemberPorts))
 	m.wakeLeader() // who publishes it to the other nodes
 }
 
@@ -138,33 +154,27 @@ func problemOf(unreached []group.Unreached) string {
 		return "other nodes offer to keep it too, but do not yet"
 	}
 	texts := make([]string, len(unreached))
-	reason, same := reasonOf(unreached[0].Err), true
+	reason, same := group.Reason(unreached[0].Err), true
 	for i, u := range unreached {
-		texts[i] = fmt.Sprintf("%s (%s)", u.Addr, reasonOf(u.Err))
-		same = same && reasonOf(u.Err) == reason
+		texts[i] = fmt.Sprintf("%s (%s)", u.Addr, group.Reason(u.Err))
+		same = same && group.Reason(u.Err) == reason
 	}
 	if same {
 		for i, u := range unreached {
 			texts[i] = u.Addr
 		}
 	}
-	if more := len(texts) - maxListed; more > 0 {
-		texts = append(slices.Clone(texts[:maxListed]), fmt.Sprintf("and %d more", more))
-	}
-	text := "it cannot reach the nodes that offer to keep it too, at " + strings.Join(texts, ", ")
+	text := "it cannot reach the nodes that offer to keep it too, at " + listed(texts)
 	if same {
 		text += ": " + reason
 	}
 	return text
 }
 
-// reasonOf says in a few words why a connection to a member was not possible.
-func reasonOf(err error) string {
-	if failed, ok := errors.AsType[*coord.DialError](err); ok && failed.Obstacle != coord.ObstacleConnect {
-		return failed.Message
+// listed names the first of some texts, and how many more there are.
+func listed(texts []string) string {
+	if more := len(texts) - maxListed; more > 0 {
+		texts = append(slices.Clone(texts[:maxListed]), fmt.Sprintf("and %d more", more))
 	}
-	if refused, ok := errors.AsType[*coord.RefusedError](err); ok {
-		return refused.Message
-	}
-	return plainerr.Text(err)
+	return strings.Join(texts, ", ")
 }

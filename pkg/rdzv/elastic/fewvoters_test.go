@@ -1,8 +1,10 @@
 package elastic
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -29,6 +31,8 @@ func TestShortage(t *testing.T) {
 		{"a node that does not lead", group.Status{Voters: one}, 3, 3, noShortage},
 		{"two nodes of three", group.Status{Leading: true, Voters: one}, 2, 3, shortOfNodes},
 		{"two nodes of two", group.Status{Leading: true, Voters: one}, 2, 2, noShortage},
+		{"three voters, of which two are apart", group.Status{Leading: true, Voters: three, Apart: three[1:]}, 3, 3, shortOfPaths},
+		{"the same, and the leader is another one", group.Status{Voters: three}, 3, 3, noShortage},
 		{"three nodes, of which two are not reached", group.Status{Leading: true, Voters: one}, 3, 3, shortOfReachable},
 	} {
 		if got := shortageOf(tt.status, tt.candidates, tt.max); got != tt.want {
@@ -140,6 +144,38 @@ func TestProblemIsPublished(t *testing.T) {
 	}
 	m.log = zerolog.Nop()
 	m.update(func() { m.closing = true })
+	if now := m.addrs(); now.Problem != "" {
+		t.Errorf("the problem stays: %s", now.Problem)
+	}
+}
+
+// A leader whose voters do not reach each other says so, and publishes which: also when others than before are
+// concerned, and until all reach each other.
+func TestPartedVotersArePublished(t *testing.T) {
+	t.Parallel()
+	const apart, others = "b:1 does not reach c:1 (why)", "b:1 and d:1 do not reach each other (why)"
+	w := newMemberAccess(t, freeTCPPort(t))
+	w.MaxNodes = 3
+	openTogether(t, w)
+	m := w.storeMember()
+	var said bytes.Buffer
+	m.log = zerolog.New(&said)
+	set := func(s group.Status) {
+		m.update(func() { m.hasRound, m.status = true, s })
+	}
+	status := group.Status{Leading: true, Voters: []string{m.addr, "b:1", "c:1"}, Apart: []string{apart}}
+	set(status)
+	m.sayFewVoters()
+	if now := m.addrs(); now.Problem != apart || !strings.Contains(said.String(), "may end the job") {
+		t.Errorf("published %q, said %s", now.Problem, &said)
+	}
+	status.Apart = []string{others}
+	set(status)
+	if now := m.addrs(); now.Problem != others {
+		t.Errorf("published %q", now.Problem)
+	}
+	status.Apart, status.SurvivesLoss = nil, true
+	set(status)
 	if now := m.addrs(); now.Problem != "" {
 		t.Errorf("the problem stays: %s", now.Problem)
 	}

@@ -35,7 +35,8 @@ type StoreState struct {
 	SurvivesLoss bool
 	// Heirs are those of the agents that can take over from the only voter if its agent is killed.
 	Heirs []string
-	// Problem says, after the name of the leader's node, why too few agents keep the store; "" until that has lasted.
+	// Problem says why the loss of the leader's node may end the job: after its name, if it keeps the store alone, else
+	// which of the others do not reach each other. It is "" until that has lasted.
 	Problem string
 }
 

@@ -23,7 +23,8 @@ type storeAddrs struct {
 	HasRound     bool `json:"has_round,omitempty"`
 	// Heirs are those of the agents that can take over from the only voter if its agent is killed.
 	Heirs []string `json:"heirs,omitempty"`
-	// Problem says, after the name of the leader's node, why too few agents keep the store; "" until that has lasted.
+	// Problem says why the loss of the leader's node may end the job: after its name, if it keeps the store alone, else
+	// which of the other voters do not reach each other. It is "" until that has lasted.
 	Problem string `json:"problem,omitempty"`
 }
 

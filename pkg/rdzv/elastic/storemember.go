@@ -56,7 +56,7 @@ type storeMember struct {
 	// noRecord and noHeirsFile are why no other agent can take over from this one: the guard has no record, or there is no
 	// file of heirs. Both are nil if one can, and before the first attempt.
 	noRecord, noHeirsFile error
-	problem               string // why others do not keep the store, while this process leads and has said so
+	problem               string // why a loss may end the job, while this process leads and has said so
 }
 
 // keptTogether reports whether the agents may keep the store together.

@@ -75,8 +75,8 @@ func between(a, b *hosts.Host) (heal func()) {
 }
 
 // TestTwoNodesApart begins a job of which two nodes do not reach each other. Another one keeps the store in place of
-// one of them, so the job goes on when the first node is lost. One of the two is left out: it does not reach the agent that
-// leads then, or is quarantined because it does not reach the other one's workers.
+// one of them, so the job goes on when the first node is lost. One of the two is left out: it does not reach the agent
+// that leads then, or is quarantined because it does not reach the other one's workers.
 func TestTwoNodesApart(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "2:4")

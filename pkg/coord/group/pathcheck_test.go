@@ -74,6 +74,7 @@ func TestApartIsReplaced(t *testing.T) {
 				c := n.client("client", time.Minute, addrs...)
 				put(t, c, "key", "v")
 				n.kill("member0:1")
+				n.leader()
 				put(t, c, "another", "v")
 				holds(t, c, map[string]string{"key": "v", "another": "v"})
 				closeClient(t, c)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func TestSlurm(t *testing.T) { //nolint:tparallel // its parts use one cluster i
 		t.Run("heterogeneous plain", s.heterogeneousPlain)
 	}
 	s.use(t, trainer)
+	t.Run("first agent", s.firstAgent)
 	t.Run("node failure", s.nodeFailure) // last, because n3 is gone afterwards
 }
 
@@ -239,6 +241,32 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	}
 	if worlds := worldsOf(t, j.Dir); len(worlds) != 2 || worlds[0] != threeNodes ||
 		!strings.HasSuffix(worlds[1], ": n1=0 n2=1") {
+		t.Errorf("the worlds were %q", worlds)
+	}
+}
+
+// firstAgent kills the agent of the first node, where the job's store began. The others go on without a charge, though
+// nothing but the number of nodes was given.
+func (s *slurmTest) firstAgent(t *testing.T) {
+	j := s.submit(t, "step.sbatch", nil, []string{"--nnodes=2:3", "--max-restarts=0", "--log-level=info"}, "--until=finish")
+	s.awaitStep(t, j, 2)
+	testenv.Await(t, "three voters", slurmBound, func() bool { return strings.Contains(j.Output(), survivesLoss) })
+	all := j.Processes(t)
+	i := slices.IndexFunc(all, func(p slurmlab.Process) bool {
+		return p.Name == "erun-agent" && slices.Contains(p.Env, "SLURMD_NODENAME=n1")
+	})
+	if i < 0 {
+		t.Fatal("n1 has no agent")
+	}
+	signalTo(all[i].PID, syscall.SIGKILL)
+	testenv.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j.Dir)) > 1 })
+	s.awaitStep(t, j, stepMade(t, j))
+	finish(t, j)
+	if got := j.Wait(t, slurmBound); got.ExitCode != "137:0" { // of the first node's task
+		t.Errorf("the job ended with %+v", got)
+	}
+	if worlds := worldsOf(t, j.Dir); len(worlds) != 2 || worlds[0] != threeNodes ||
+		!strings.HasSuffix(worlds[1], ": n2=0 n3=1") {
 		t.Errorf("the worlds were %q", worlds)
 	}
 }

@@ -4,12 +4,17 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
 // Process is a process of a job.
-type Process struct{ Args, Env []string }
+type Process struct {
+	PID       int
+	Name      string // as /proc/PID/comm has it
+	Args, Env []string
+}
 
 // Processes returns the processes of the job that run now, on all nodes. Those of which the environment says nothing,
 // such as zombies, are left out.
@@ -23,7 +28,9 @@ func (j *Job) Processes(t testing.TB) []Process {
 	for _, path := range paths {
 		env, _ := os.ReadFile(path) // the process may have ended
 		args, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if p := (Process{split(args), split(env)}); slices.Contains(p.Env, j.mark) {
+		name, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "comm"))
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if p := (Process{pid, strings.TrimSpace(string(name)), split(args), split(env)}); slices.Contains(p.Env, j.mark) {
 			all = append(all, p)
 		}
 	}

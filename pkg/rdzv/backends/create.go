@@ -40,7 +40,8 @@ const advice = "a job survives the loss of any node if its rendezvous is not on 
 	"see elasticrun store, or --rdzv-backend=etcd"
 
 // aloneAdvice is for jobs that have lost their store because only one agent was to keep it.
-const aloneAdvice = "a job of three or more nodes survives the loss of any one of them without voters=1 in --rdzv-conf"
+const aloneAdvice = "without voters=1 in --rdzv-conf a job of three or more nodes survives the loss of any one of " +
+	"them; a rendezvous on other machines survives more: see elasticrun store, or --rdzv-backend=etcd"
 
 // togetherAdvice is for jobs that have lost the store which the agents keep together.
 const togetherAdvice = "a job survives the loss of any one node at a time, once three nodes keep its store; a " +

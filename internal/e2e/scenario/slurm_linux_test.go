@@ -338,3 +338,38 @@ func (s *slurmTest) tooManyTasks(t *testing.T) {
 	}
 	wantWorlds(t, j)
 }
+
+// TestSlurmFirstNode loses the whole first node of an allocation whose srun runs elsewhere. The others go on, though
+// nothing but the number of nodes was given.
+func TestSlurmFirstNode(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	testenv.Root(t)
+	lab, dir := slurmlab.New(t), t.TempDir()
+	trainer := usualTrainer(t)
+	command := []string{
+		"--nodes=3", "--ntasks-per-node=1", "--no-kill", "--chdir=" + dir, "srun", "--no-kill", "--kill-on-bad-exit=0",
+		testenv.Binary(t), "--nnodes=2:3", "--max-restarts=0", "--log-level=info", workerScript(t, trainer.script), "--dir", dir,
+		"--until=finish",
+	}
+	cmd := lab.Command(t.Context(), "salloc", command...)
+	cmd.Env = append(cmd.Env, "PYTHON_EXEC="+trainer.python(t), "OMP_NUM_THREADS=1")
+	p := run(t, nil, "salloc", cmd)
+	p.await(survivesLoss)
+	testenv.Await(t, "a world of three", slurmBound, func() bool { return len(worldsOf(t, dir)) > 0 })
+	lab.KillNode(t, "n1")
+	testenv.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, dir)) > 1 })
+	if err := os.WriteFile(filepath.Join(dir, "finish"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The controller itself notices only after minutes, and srun waits for it.
+	lab.Run(t, "scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=killed")
+	p.code()
+	if !strings.Contains(p.text(), "succeeded in") {
+		t.Error("the job has not succeeded")
+	}
+	if worlds := worldsOf(t, dir); len(worlds) != 2 || worlds[0] != threeNodes ||
+		!strings.HasSuffix(worlds[1], ": n2=0 n3=1") {
+		t.Errorf("the worlds were %q", worlds)
+	}
+}

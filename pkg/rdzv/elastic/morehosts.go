@@ -167,31 +167,41 @@ func (a *C10d) joinFurther(ctx context.Context, problem error) (coord.Store, err
 // firstSession opens a session at whichever address answers first. Without a session it returns the error of each. A
 // timeout of 0 is the client's default.
 func (a *C10d) firstSession(ctx context.Context, addrs []string, timeout time.Duration) (*coord.Client, []error) {
-	clients, errs := make([]*coord.Client, len(addrs)), make([]error, len(addrs))
+	return firstOf(ctx, len(addrs), func(ctx context.Context, i int) (*coord.Client, error) {
+		opts := a.clientOptions(addrs[i], a.Host)
+		opts.Timeout = timeout
+		return coord.Dial(ctx, opts)
+	})
+}
+
+// firstOf makes n attempts at once to open a session, and returns the first session that is there. Without one it
+// returns the error of each attempt.
+func firstOf[S coord.Store](
+	ctx context.Context, n int, open func(ctx context.Context, i int) (S, error),
+) (first S, errs []error) {
+	sessions, errs := make([]S, n), make([]error, n)
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	for i, addr := range addrs {
+	for i := range n {
 		running.Go(func() {
-			opts := a.clientOptions(addr, a.Host)
-			opts.Timeout = timeout
-			if clients[i], errs[i] = coord.Dial(asking, opts); errs[i] == nil {
+			if sessions[i], errs[i] = open(asking, i); errs[i] == nil {
 				cancel() // one is enough
 			}
 		})
 	}
 	running.Wait()
-	var found *coord.Client
-	for _, client := range clients {
+	found := false
+	for i, session := range sessions {
 		switch {
-		case client == nil:
-		case found == nil:
-			found = client
+		case errs[i] != nil:
+		case !found:
+			first, found = session, true
 		default:
-			_ = client.Close(context.WithoutCancel(ctx)) // else the session expires
+			_ = session.Close(context.WithoutCancel(ctx)) // else the session expires
 		}
 	}
-	return found, errs
+	return first, errs
 }
 
 // endpointsError says why the store was not found at any of several endpoints.

@@ -77,7 +77,9 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 	if a.Socket != "" {
 		return as.joinLocal(ctx)
 	}
-	store, tried := a.observeFirst(ctx, as)
+	store, tried := firstOf(ctx, 1+len(a.More), func(ctx context.Context, i int) (coord.Store, error) {
+		return a.observeAt(ctx, as, a.hostOf(i))
+	})
 	if store != nil {
 		return store, nil
 	}
@@ -89,34 +91,6 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 		err = fmt.Errorf("%w; if the job goes on elsewhere, ask on one of its nodes, without --rdzv-endpoint", err)
 	}
 	return nil, err
-}
-
-// observeFirst opens a session of the observer as at whichever endpoint answers first. Without a session it returns the
-// error of each.
-func (a *C10d) observeFirst(ctx context.Context, as *C10d) (coord.Store, []error) {
-	stores, tried := make([]coord.Store, 1+len(a.More)), make([]error, 1+len(a.More))
-	asking, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var running sync.WaitGroup
-	for i := range stores {
-		running.Go(func() {
-			if stores[i], tried[i] = a.observeAt(asking, as, a.hostOf(i)); tried[i] == nil {
-				cancel() // one is enough
-			}
-		})
-	}
-	running.Wait()
-	var first coord.Store
-	for i, store := range stores {
-		switch {
-		case tried[i] != nil:
-		case first == nil:
-			first = store
-		default:
-			_ = store.Close(ctx) // after an error it expires
-		}
-	}
-	return first, tried
 }
 
 // observeAt opens a session of the observer as at an endpoint.
@@ -226,11 +200,8 @@ func (o *observer) keepAlive(ctx context.Context) error {
 		err := o.store.KeepAlive(bounded)
 		cause := context.Cause(bounded)
 		cancel()
-		switch {
-		case err != nil && cause != nil:
-			return cause
-		case err != nil:
-			return err
+		if err != nil {
+			return cmp.Or(cause, err)
 		}
 	}
 }

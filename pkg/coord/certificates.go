@@ -86,13 +86,9 @@ func verifyStore(chain []*x509.Certificate, ca *x509.CertPool, names []string) e
 		options.Intermediates.AddCert(c)
 	}
 	_, err := chain[0].Verify(options)
-	for i := 0; i < len(names) && err == nil; i++ {
-		if chain[0].VerifyHostname(names[i]) == nil {
-			return nil
-		}
-		if i == len(names)-1 {
-			err = chain[0].VerifyHostname(names[0])
-		}
+	has := func(name string) bool { return chain[0].VerifyHostname(name) == nil }
+	if err == nil && len(names) > 0 && !slices.ContainsFunc(names, has) {
+		err = chain[0].VerifyHostname(names[0])
 	}
 	if err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}

@@ -7,37 +7,32 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
+// server returns the server that gets the connections of clients now.
+func (m *Member) server() *coord.Server {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.current
+}
+
 // ServeConn serves a connection of a client or of another member and owns it from then on. It does not block.
 func (m *Member) ServeConn(nc net.Conn) {
-	m.mu.Lock()
-	server := m.current
-	m.mu.Unlock()
-	server.ServeConn(nc)
+	m.server().ServeConn(nc)
 }
 
 // ShedPending closes up to n connections that have no session yet, as [coord.Server.ShedPending].
 func (m *Member) ShedPending(n int) int {
-	m.mu.Lock()
-	server := m.current
-	m.mu.Unlock()
-	return server.ShedPending(n)
+	return m.server().ShedPending(n)
 }
 
 // Stats returns the counters of the server that gets the connections of clients now.
 func (m *Member) Stats() coord.Stats {
-	m.mu.Lock()
-	server := m.current
-	m.mu.Unlock()
-	return server.Stats()
+	return m.server().Stats()
 }
 
 // ReachedAt returns the addresses of this process at which clients have got a session, as [coord.Server.ReachedAt]. It
 // is empty while this member does not serve.
 func (m *Member) ReachedAt() []netip.Addr {
-	m.mu.Lock()
-	server := m.current
-	m.mu.Unlock()
-	return server.ReachedAt()
+	return m.server().ReachedAt()
 }
 
 // maxInbound is how many connections other members may have. A group needs one for each of its other members.

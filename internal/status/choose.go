@@ -67,6 +67,17 @@ func chooseToShow(all []LocalJob, runID string, uid int, note func(string)) (Loc
 	return here[0], nil
 }
 
+// findShown returns the job of this machine that a command which changes nothing means; false if the store shows it, or
+// shows more of it: it knows all nodes. A line about the choice goes to note.
+func findShown(
+	ctx context.Context, t config.Target, machine jobs.Folders, note func(string),
+) (job LocalJob, local bool, err error) {
+	job, local, err = findLocal(ctx, t, machine, func(all []LocalJob, runID string, uid int) (LocalJob, error) {
+		return chooseToShow(all, runID, uid, note)
+	})
+	return job, local && (t.Inferred == nil || job.Endpoint == "" || job.RunID != t.RunID), err
+}
+
 // onlyOne returns the only one of the jobs whose run ids begin with prefix.
 func onlyOne(begin []LocalJob, prefix string) (LocalJob, error) {
 	if len(begin) == 1 {

@@ -41,16 +41,13 @@ type JobStacks struct {
 func Stacks(
 	ctx context.Context, cfg *config.Stacks, machine jobs.Folders, version string, note func(string),
 ) (*JobStacks, error) {
-	choose := func(all []LocalJob, runID string, uid int) (LocalJob, error) {
-		return chooseToShow(all, runID, uid, note)
-	}
-	job, local, err := findLocal(ctx, cfg.Target, machine, choose)
+	job, local, err := findShown(ctx, cfg.Target, machine, note)
 	if err != nil {
 		return nil, err
 	}
 	j := &JobStacks{Schema: Schema, Silent: []string{}, allThreads: cfg.AllThreads}
 	var workers []stacks.Worker
-	if local && (cfg.Inferred == nil || job.Endpoint == "" || job.RunID != cfg.RunID) { // else the store knows all nodes
+	if local {
 		j.RunID, j.local = job.RunID, true
 		workers, err = j.askLaunchers(ctx, job)
 	} else {
@@ -123,7 +120,7 @@ func fetchStacks(ctx context.Context, l jobs.Running, allThreads bool) ([]stacks
 func (j *JobStacks) askAgents(
 	ctx context.Context, cfg *config.Stacks, machine jobs.Folders, version string,
 ) ([]stacks.Worker, error) {
-	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
+	where := storeOf(cfg.Target)
 	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
 	store, leave, err := visit(bounded, coord.RoleObserver, &cfg.Target, machine, version)

@@ -50,18 +50,21 @@ func visit(
 	}, err
 }
 
+// storeOf names the store of a job at an endpoint.
+func storeOf(t config.Target) string {
+	return fmt.Sprintf("the store of run id %q at %s", t.RunID, t.Rendezvous.Endpoint)
+}
+
 // WatchJob shows a job once, or with --watch until it has ended: its launchers on this machine if it is found here,
 // else all of its agents.
 func WatchJob(
 	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
 ) error {
-	job, local, err := findLocal(ctx, cfg.Target, machine, func(all []LocalJob, runID string, uid int) (LocalJob, error) {
-		return chooseToShow(all, runID, uid, func(line string) { to.Note("%s", line) })
-	})
+	job, local, err := findShown(ctx, cfg.Target, machine, func(line string) { to.Note("%s", line) })
 	switch {
 	case err != nil:
 		return err
-	case local && (cfg.Inferred == nil || job.Endpoint == "" || job.RunID != cfg.RunID): // else the store knows all nodes
+	case local:
 		return watchLocal(ctx, cfg, job, machine, to)
 	}
 	return watchStore(ctx, cfg, machine, version, to)
@@ -72,7 +75,7 @@ func WatchJob(
 func watchStore(
 	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
 ) error {
-	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
+	where := storeOf(cfg.Target)
 	for timeout := visitTimeout; ; timeout = revisitTimeout {
 		bounded, cancel := context.WithTimeout(ctx, timeout)
 		store, leave, err := visit(bounded, coord.RoleObserver, &cfg.Target, machine, version)

@@ -1,9 +1,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -108,11 +108,10 @@ func SimulateFlags() []Flag {
 }
 
 func parseVoters(s string) (int, error) {
-	switch s {
-	case "1", "3", "5":
-		return int(s[0] - '0'), nil
+	if _, err := oneOf("1", "3", "5")(s); err != nil {
+		return 0, err
 	}
-	return 0, errors.New("must be one of 1, 3, 5")
+	return strconv.Atoi(s)
 }
 
 // LoadSimulate resolves the arguments of elasticrun simulate, together with the log's environment variables. Its errors

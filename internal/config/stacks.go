@@ -1,10 +1,6 @@
 package config
 
-import (
-	"os"
-
-	"github.com/elasticrun/elasticrun/pkg/workerlog"
-)
+import "github.com/elasticrun/elasticrun/pkg/workerlog"
 
 // Stacks is the resolved configuration of elasticrun stacks.
 type Stacks struct {
@@ -38,9 +34,7 @@ func LoadStacks(args []string) (*Stacks, error) {
 	}
 	c := &Stacks{}
 	r.decode(c)
-	c.Target = r.readTarget(surroundings{
-		env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates,
-	})
+	c.Target = r.readTarget(commandSurroundings())
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -1,9 +1,5 @@
 package config
 
-import (
-	"os"
-)
-
 // Status is the resolved configuration of elasticrun status.
 type Status struct {
 	// Addr is the --status-addr of one agent; nil for all agents of a job.
@@ -38,9 +34,7 @@ func LoadStatus(args []string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resolveStatus(r, surroundings{
-		env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates,
-	})
+	return resolveStatus(r, commandSurroundings())
 }
 
 func resolveStatus(r *reader, from surroundings) (*Status, error) {

@@ -1,7 +1,5 @@
 package config
 
-import "os"
-
 // Stop is the resolved configuration of elasticrun stop.
 type Stop struct{ Target }
 
@@ -15,8 +13,7 @@ func LoadStop(args []string) (*Stop, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates}
-	c := &Stop{r.readTarget(from)}
+	c := &Stop{r.readTarget(commandSurroundings())}
 	if r.err != nil {
 		return nil, r.err
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"os"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/scheduler"
@@ -58,6 +59,11 @@ func targetFlags() []Flag {
 		inherit("config"),
 		inherit("help"),
 	}
+}
+
+// commandSurroundings returns the surroundings of a command that finds a Target.
+func commandSurroundings() surroundings {
+	return surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates}
 }
 
 // readTarget reads the target from flags, environment, config file and scheduler.

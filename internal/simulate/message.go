@@ -16,7 +16,7 @@ type order struct {
 // config is what all agents have in common.
 type config struct {
 	RunID     string // of this run alone
-	Addr      string // of the store
+	Port      int    // of the store, at loopback
 	Voters    int    // Options.Voters
 	Job       elastic.Job
 	KeepAlive time.Duration

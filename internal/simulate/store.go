@@ -3,6 +3,8 @@ package simulate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -26,25 +28,32 @@ type store struct {
 	log    zerolog.Logger
 }
 
-// openStore opens the store and sets its address in c.
+// openStore opens the store and sets its port in c.
 func openStore(ctx context.Context, c *config, log zerolog.Logger) (*store, error) {
-	s := &store{log: log, access: newAccess(c, 0, true, log)}
+	s := &store{log: log, access: newAccess(c, true, log)}
 	if _, err := s.access.Open(ctx); err != nil { // this process's own session does not join the job
 		return nil, err
 	}
 	if front := s.access.Front(); front != nil {
-		c.Addr = front.Addr().String()
+		c.Port = front.Port()
 		return s, nil
 	}
-	var err error
-	c.Addr, err = s.access.JoinStore(ctx, nil) // it has, and returns the address
-	return s, err
+	addr, err := s.access.JoinStore(ctx, nil) // it has, and returns the address
+	if err != nil {
+		return nil, err
+	}
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address of the store: %w", err)
+	}
+	c.Port = int(at.Port())
+	return s, nil
 }
 
-// newAccess returns an agent's access to the store, which has that port of this machine.
-func newAccess(c *config, port int, hosts bool, log zerolog.Logger) *elastic.C10d {
+// newAccess returns an agent's access to the store.
+func newAccess(c *config, hosts bool, log zerolog.Logger) *elastic.C10d {
 	return &elastic.C10d{
-		RunID: c.RunID, TTL: attempts * c.KeepAlive, Host: loopback, Ports: []int{port}, IsHost: &hosts, Hint: -1,
+		RunID: c.RunID, TTL: attempts * c.KeepAlive, Host: loopback, Ports: []int{c.Port}, IsHost: &hosts, Hint: -1,
 		Voters: c.Voters, MinNodes: c.Job.Min, MaxNodes: c.Job.Max, LocalAddr: loopback, Logger: log,
 		Linger: c.Job.ResultTTL,
 		Users:  &elastic.StoreUsers{Anybody: true}, // as in a job of several machines

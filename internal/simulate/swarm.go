@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -74,9 +72,7 @@ func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 		switch o.Verb {
 		case verbJoin:
 			for _, n := range o.Agents {
-				if err := s.start(ctx, n); err != nil {
-					return err
-				}
+				s.start(ctx, n)
 			}
 		case verbUsage:
 			u, err := usage()
@@ -96,16 +92,8 @@ func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 const maxNproc = 8
 
 // start starts an agent.
-func (s *swarm) start(ctx context.Context, n int) error {
-	_, portText, err := net.SplitHostPort(s.config.Addr)
-	if err != nil {
-		return fmt.Errorf("address of the store: %w", err)
-	}
-	port, err := strconv.Atoi(portText)
-	if err != nil {
-		return fmt.Errorf("address of the store: %w", err)
-	}
-	access, link := newAccess(s.config, port, false, s.log), newFaultLink()
+func (s *swarm) start(ctx context.Context, n int) {
+	access, link := newAccess(s.config, false, s.log), newFaultLink()
 	access.Connect = link.connect
 	a := newAgent(s.config, access, n, 1+s.random.IntN(maxNproc), s.queue, s.log)
 	a.link = link
@@ -115,7 +103,6 @@ func (s *swarm) start(ctx context.Context, n int) error {
 		a.live(ctx)
 		a.shutdown(ctx)
 	})
-	return nil
 }
 
 // do applies v to the agent.

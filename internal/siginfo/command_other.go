@@ -1,0 +1,5 @@
+//go:build !linux
+
+package siginfo
+
+func commandOf(int) (name, command string) { return "", "" }

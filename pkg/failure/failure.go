@@ -21,6 +21,9 @@ type Failure struct {
 	Stopped bool `json:"stopped,omitempty"`
 	// Final says that the program could not be executed, for a reason that no further attempt on that node changes.
 	Final bool `json:"final,omitempty"`
+	// NoRestart says that the worker holds something on its node which the next one would need, so the job must not be
+	// restarted.
+	NoRestart bool `json:"no_restart,omitempty"`
 	// Waited says that the worker only reports that it waited for a peer in vain. That peer may be alive.
 	Waited bool `json:"waited,omitempty"`
 	// Kind is the kind of the strongest evidence. Summary is the reason in one line.
@@ -51,6 +54,15 @@ func (f Failure) ShellCode() int {
 		return 128 + int(f.Signal)
 	}
 	return f.ExitCode
+}
+
+// CauseCode is the exit code with which a launcher ends if f is the root cause: at least 1. A worker that was stopped
+// after an error of its own has the code with which it exited, not that of the stop.
+func (f Failure) CauseCode() int {
+	if f.Stopped {
+		return max(1, f.ExitCode)
+	}
+	return max(1, f.ShellCode())
 }
 
 // PythonCode is the exit code as Python's multiprocessing and torchrun count it: -n for signal n.

@@ -20,8 +20,12 @@ const (
 	NCCL          Kind = "nccl_error"     // an NCCL error that does not mention a peer
 	NotExecutable Kind = "not_executable" // exit code 126, or the program could not be executed
 	NotFound      Kind = "not_found"      // exit code 127, or the program does not exist
-	Stuck         Kind = "stuck"          // it wrote an error file and did not end
-	Exited        Kind = "exited"         // an exit code other than 0, and no other evidence
+	Hang          Kind = "hang"           // the job made no progress, and this worker is the likeliest reason
+	// it was in an uninterruptible sleep in the kernel for too long
+	Uninterruptible Kind = "uninterruptible"
+	Stuck           Kind = "stuck"         // it wrote an error file and did not end
+	TimerExpired    Kind = "timer_expired" // a timer that it had set for itself expired, and it was signaled
+	Exited          Kind = "exited"        // an exit code other than 0, and no other evidence
 	// it exited with 0 while its peers, as they reported soon after, still communicated
 	LeftEarly Kind = "left_early"
 	Paused    Kind = "paused"    // a signal or a debugger had stopped it when its peers lost it
@@ -42,7 +46,7 @@ type Finding struct {
 
 // The grades, strongest first. Nodes send them to each other.
 const (
-	GradeCrash     = iota // the kernel, or somebody outside the job, ended it
+	GradeCrash     = iota // the kernel, or somebody outside the job, ended it, or it made the job hang
 	GradeOwnFault         // it failed by itself
 	GradeGone             // its peers lost it, and it had neither failed nor lost a peer
 	GradeSuspected        // it may have failed
@@ -52,7 +56,7 @@ const (
 // Grade returns the weight of the evidence: the lower the grade, the likelier the worker is the root cause.
 func (k Kind) Grade() int {
 	switch k {
-	case OOMKilled, Crashed, Killed:
+	case OOMKilled, Crashed, Killed, Hang:
 		return GradeCrash
 	case LeftEarly, Paused:
 		return GradeGone

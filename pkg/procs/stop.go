@@ -254,3 +254,25 @@ func (g *Group) Signal(sig syscall.Signal) {
 		}
 	}
 }
+
+// SignalHandlers sends sig to each running worker that handles it, or to the program that it wraps, as a shell script
+// does. had has the local ranks that are left out; SignalHandlers adds those that have got the signal. It reports
+// whether all that run have: the others may be starting, and the signal would kill them. If the kernel does not tell
+// what a worker handles, the worker gets the signal.
+func (g *Group) SignalHandlers(sig syscall.Signal, had map[int]bool) (all bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all = true
+	for rank, w := range g.workers {
+		if w.pid == 0 || w.exited || had[rank] {
+			continue
+		}
+		pid, known := proctree.SignalHandler(w.pid, sig)
+		if !known {
+			pid = w.pid
+		}
+		had[rank] = pid != 0 && syscall.Kill(pid, sig) == nil
+		all = all && had[rank]
+	}
+	return all
+}

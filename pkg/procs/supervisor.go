@@ -45,7 +45,7 @@ type Options struct {
 // foreignProc is the warning for a /proc that shows no process of this pid namespace.
 const foreignProc = "/proc is missing or belongs to another pid namespace: elasticrun signals only its own children, " +
 	"so what workers leave behind ends one generation after another, which may take seconds, " +
-	"and neither CPU nor memory of workers is measured; mount /proc anew (unshare --mount-proc)"
+	"neither CPU nor memory of workers is measured, and no hang is noticed; mount /proc anew (unshare --mount-proc)"
 
 // Supervisor starts worker groups, one after another.
 type Supervisor struct {

@@ -50,6 +50,13 @@ func (s *Suspension) Resume() {
 	s.resume()
 }
 
+// Suspended reports whether the job is suspended. It may wait for a Suspend that is under way.
+func (s *Suspension) Suspended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.on
+}
+
 // stop stops each running process of the job, parents first.
 func (s *Suspension) stop() {
 	if !s.on || s.ending {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/internal/siginfo"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/limits"
 )
@@ -73,11 +74,14 @@ func (c *child) close() {
 }
 
 // signal sends sig through the pidfd, which never refers to a later process, or by pid if the kernel or a container's
-// filter has no pidfd. It sends SIGCONT too, because a stopped child acts on sig only once it continues.
-func (c *child) signal(sig syscall.Signal) {
+// filter has no pidfd. The child learns where the guard's own came from. It gets SIGCONT too, because a stopped child
+// acts on sig only once it continues.
+func (c *child) signal(sig syscall.Signal, origin siginfo.Origin) {
+	info := origin.Siginfo(sig)
 	for _, s := range []syscall.Signal{sig, syscall.SIGCONT} {
 		if c.pidfd >= 0 {
-			if err := unix.PidfdSendSignal(c.pidfd, s, nil, 0); err == nil || errors.Is(err, unix.ESRCH) {
+			if err := unix.PidfdSendSignal(c.pidfd, s, info, 0); err == nil || errors.Is(err, unix.ESRCH) {
+				info = nil
 				continue
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/siginfo"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
@@ -20,8 +21,9 @@ func Supported() bool { return true }
 // Run runs this program again, with the same arguments, as a child. The child's role is [RoleAgent], or [RoleGuard] if
 // this process already has children that a sweep must not touch, such as a shell's process substitution.
 //
-// Run passes signals on. It returns when the child has exited, however it exited, and no process below this one is
-// left. The child shares stdin, stdout and stderr.
+// Run passes signals on, except a SIGQUIT that was typed at the terminal (Ctrl-\): the child gets a request to show its
+// workers' stacks instead ([Lifeline.StackRequests]). Run returns when the child has exited, however it exited, and no
+// process below this one is left. The child shares stdin, stdout and stderr.
 func Run(opts Options) (Result, error) {
 	opts.ExitTimeout = cmp.Or(opts.ExitTimeout, 10*time.Second)
 	opts.SweepTimeout = cmp.Or(opts.SweepTimeout, 30*time.Second)
@@ -32,6 +34,9 @@ func Run(opts Options) (Result, error) {
 	} else if err := proctree.BecomeSubreaper(); err != nil {
 		return Result{}, fmt.Errorf("become child subreaper: %w", err)
 	}
+	origins := siginfo.Watch(forwarded()...) // before signals are received, so that it counts each of them
+	defer origins.Close()
+	keyIsOurs := groupSurvivesQuit()
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, procs.NotIgnored(forwarded())...)
 	defer signal.Stop(signals)
@@ -62,8 +67,11 @@ func Run(opts Options) (Result, error) {
 	for {
 		select {
 		case sig := <-signals:
-			c.signal(sig.(syscall.Signal))
-			jobs.cancel()
+			if c.passOn(sig.(syscall.Signal), origins, keyIsOurs) {
+				jobs.cancel()
+			}
+		case <-lifeline.StackRequests():
+			c.link.sendShowStacks()
 		case sig := <-jobs.signals:
 			jobs.signaled(sig)
 		case r := <-lifeline.SuspendRequests():
@@ -71,7 +79,7 @@ func Run(opts Options) (Result, error) {
 		case confirmation := <-c.link.confirmed:
 			jobs.confirmed(confirmation)
 		case <-lifeline.Broken():
-			c.signal(syscall.SIGKILL)
+			c.signal(syscall.SIGKILL, siginfo.Origin{})
 			lifeline = nil
 		case <-c.timer.expired:
 			after, _ := c.timer.passed()

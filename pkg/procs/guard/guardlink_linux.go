@@ -169,6 +169,9 @@ func (k *guardLink) sendSuspend(id byte) { _ = sendPacket(k.raw, []byte{packetSu
 // sendContinue tells the child to continue the job.
 func (k *guardLink) sendContinue() { _ = sendPacket(k.raw, []byte{packetContinue}) }
 
+// sendShowStacks tells the child to show its workers' stacks.
+func (k *guardLink) sendShowStacks() { _ = sendPacket(k.raw, []byte{packetShowStacks}) }
+
 func (k *guardLink) close() {
 	_ = k.file.Close()
 	<-k.done

@@ -4,8 +4,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -218,16 +216,7 @@ func ownSession() int {
 
 // isIgnored reports whether this process has inherited that sig is ignored. The Go runtime does not tell it of signals
 // of job control.
-func isIgnored(sig syscall.Signal) bool {
-	status, _ := os.ReadFile("/proc/self/status") // without /proc the signal counts as not ignored
-	for line := range strings.Lines(string(status)) {
-		if set, ok := strings.CutPrefix(line, "SigIgn:"); ok {
-			ignored, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			return err == nil && ignored&(1<<(sig-1)) != 0
-		}
-	}
-	return false
-}
+func isIgnored(sig syscall.Signal) bool { return proctree.SignalSet(os.Getpid(), "SigIgn:", sig) }
 
 // deathPipe makes the kernel continue this process with SIGCONT when the child dies. The child holds the only write
 // end and writes nothing, so the pipe changes only when the child's end closes. Without it, the death of a child would

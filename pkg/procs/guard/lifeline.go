@@ -47,6 +47,8 @@ const (
 	packetKilled   = 1 // the deadline has passed
 	packetSuspend  = 2 // suspend the job; the request's number follows, one byte
 	packetContinue = 3 // continue the job
+	// Ctrl-\ was typed: show the workers' stacks.
+	packetShowStacks = 4
 )
 
 // Lifeline connects a process to the guard that started it. The methods of a nil Lifeline do nothing; a process
@@ -56,6 +58,7 @@ type Lifeline struct {
 	broken   chan struct{}
 	killed   chan struct{}
 	suspends chan SuspendRequest
+	stacks   chan struct{}
 	watchdog watchdog
 	death    int // the write end of the guard's deathPipe; it closes when this process ends
 	record   int // see SetRecord; -1 for none
@@ -112,6 +115,7 @@ func OpenLifeline() (Role, *Lifeline, error) {
 		broken:   make(chan struct{}),
 		killed:   make(chan struct{}, 1),
 		suspends: make(chan SuspendRequest, 1),
+		stacks:   make(chan struct{}, 1),
 		death:    death,
 		record:   record,
 	}
@@ -135,6 +139,11 @@ func (l *Lifeline) watch() {
 			default:
 			}
 			l.suspends <- SuspendRequest{Suspend: b[0] == packetSuspend, id: b[1]}
+		case packetShowStacks:
+			select {
+			case l.stacks <- struct{}{}:
+			default: // the previous one has not been received yet
+			}
 		case packetKilled:
 			l.watchdog.acknowledged()
 			select {
@@ -160,6 +169,14 @@ func (l *Lifeline) SuspendRequests() <-chan SuspendRequest {
 		return nil
 	}
 	return l.suspends
+}
+
+// StackRequests returns a channel that receives when Ctrl-\ was typed. It is nil for a nil Lifeline.
+func (l *Lifeline) StackRequests() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.stacks
 }
 
 // AnnounceExit tells the guard that the process exits now, on purpose, with this code. If a process ends without an

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/internal/siginfo"
+
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
@@ -173,7 +175,7 @@ type workerKiller struct {
 func (k *workerKiller) begin(c *child) int {
 	*k = workerKiller{child: c, pause: proctree.KillInterval}
 	if !proctree.ProcIsOurs() {
-		c.signal(syscall.SIGKILL)
+		c.signal(syscall.SIGKILL, siginfo.Origin{})
 		return 1
 	}
 	left := k.scan()

@@ -45,6 +45,15 @@ func AdoptedChildren(func(int) bool) ([]Process, error) { return nil, nil }
 // ReadChild returns false.
 func ReadChild(int) (Process, bool) { return Process{}, false }
 
+// SignalHandler knows nothing.
+func SignalHandler(int, syscall.Signal) (handler int, ok bool) { return 0, false }
+
+// Find finds nothing.
+func Find(int) (Process, bool) { return Process{}, false }
+
+// StartedBy returns true.
+func (Process) StartedBy(time.Time) bool { return true }
+
 // Job returns no process.
 func Job() ([]Process, error) { return nil, nil }
 

@@ -1,0 +1,97 @@
+package proctree
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// SignalSet reports whether a set of signals in a process's status, such as "SigIgn:", has sig. Without /proc it has
+// not.
+func SignalSet(pid int, name string, sig syscall.Signal) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return hasSignal(string(status), name, sig)
+}
+
+func hasSignal(status, name string, sig syscall.Signal) bool {
+	for line := range strings.Lines(status) {
+		if text, ok := strings.CutPrefix(line, name); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+			return err == nil && set&(1<<(sig-1)) != 0
+		}
+	}
+	return false
+}
+
+// maxWrappers is how many programs may be between a worker and the program that does its work.
+const maxWrappers = 16
+
+// SignalHandler returns the process that handles sig or has blocked it to take it otherwise: pid, or the program that
+// it wraps, as a shell script does. A wrapper is a process that is not Python: what a Python has started is its helper.
+// Of several children of a wrapper only one may handle the signal. handler is 0 if there is no such process. ok is
+// false if the status of pid cannot be read.
+func SignalHandler(pid int, sig syscall.Signal) (handler int, ok bool) {
+	if !ProcIsOurs() {
+		return 0, false
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, false
+	}
+	return handlerBelow(pid, string(status), sig, maxWrappers), true
+}
+
+// handlerBelow returns the process that handles sig: pid, which has that status, or one that it wraps; 0 for none.
+func handlerBelow(pid int, status string, sig syscall.Signal, depth int) (handler int) {
+	if takesSignal(status, sig) {
+		return pid
+	}
+	if depth == 0 || isPython(pid) {
+		return 0
+	}
+	for _, child := range children(pid) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", child))
+		if err != nil {
+			continue
+		}
+		found := handlerBelow(child, string(status), sig, depth-1)
+		switch {
+		case found != 0 && handler != 0:
+			return 0
+		case found != 0:
+			handler = found
+		}
+	}
+	return handler
+}
+
+// takesSignal reports whether a process with this status catches sig, or has blocked it for signalfd or sigwait. The C
+// library, Python and shells block all signals for a moment when they start a process or a thread. Then SIGSEGV, which
+// no program waits for, is blocked too, and sig would kill the process later.
+func takesSignal(status string, sig syscall.Signal) bool {
+	return hasSignal(status, "SigCgt:", sig) ||
+		hasSignal(status, "SigBlk:", sig) && !hasSignal(status, "SigBlk:", syscall.SIGSEGV)
+}
+
+// isPython reports whether a process runs a program that is called python.
+func isPython(pid int) bool {
+	program, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return strings.HasPrefix(filepath.Base(program), "python")
+}
+
+// children returns the children of all threads of a process.
+func children(pid int) (pids []int) {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	for _, task := range tasks {
+		data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
+		for field := range strings.FieldsSeq(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}

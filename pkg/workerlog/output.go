@@ -21,6 +21,8 @@ type Output struct {
 	// share. Without Filters or FilteredFile nothing is copied.
 	Filters      []string
 	FilteredFile string
+	// Piped makes the stream pass through a pipe where the worker could write the file itself, so that Scan sees it.
+	Piped bool
 	// Scan, if set, receives every byte that passes through a pipe. It sees nothing of a stream that the worker
 	// writes to a file itself.
 	Scan Scanner

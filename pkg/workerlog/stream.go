@@ -42,13 +42,12 @@ func OpenStream(out Output, console *Console, std StreamSet) (*Stream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w for %s: %w", ErrLogFile, std, err)
 	}
-	filtered := len(out.Filters) > 0 && out.FilteredFile != ""
-	if file != nil && !out.Console && !filtered && out.Rotation.MaxSize == 0 {
+	if out.OwnFile() != "" {
 		s.child, s.path = file.file, out.File
 		return s, nil
 	}
 	s.out = copier{name: std.String(), file: file, scan: out.Scan, warn: out.Warn}
-	if filtered {
+	if len(out.Filters) > 0 && out.FilteredFile != "" {
 		if s.out.filter, err = openFilter(out); err != nil {
 			err = fmt.Errorf("%w: %w", ErrLogFile, err)
 		}

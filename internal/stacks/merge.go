@@ -20,7 +20,7 @@ func Merge(workers []Worker, allThreads bool) []Group {
 	byStack := map[string][]int{} // indexes of groups whose workers have that innermost frame
 	for _, w := range sorted {
 		key := w.Problem
-		if f := w.frames(); len(f) > 0 {
+		if f := w.Frames(); len(f) > 0 {
 			key = f[0].File + ":" + strconv.Itoa(f[0].Line)
 		}
 		same := func(i int) bool { return groups[i].Workers[0].equal(w, allThreads) }
@@ -38,14 +38,24 @@ func Merge(workers []Worker, allThreads bool) []Group {
 
 // Ranks lists the group's ranks, such as "0-2, 5".
 func (g Group) Ranks() string {
+	var ranks []int
+	for _, w := range g.Workers {
+		ranks = append(ranks, w.Rank)
+	}
+	return ranges(ranks)
+}
+
+// ranges lists numbers, such as "0-2, 5".
+func ranges(numbers []int) string {
+	sorted := slices.Sorted(slices.Values(numbers))
 	var texts []string
-	for i := 0; i < len(g.Workers); i++ {
-		first := g.Workers[i].Rank
-		for i+1 < len(g.Workers) && g.Workers[i+1].Rank == g.Workers[i].Rank+1 {
+	for i := 0; i < len(sorted); i++ {
+		first := sorted[i]
+		for i+1 < len(sorted) && sorted[i+1] == sorted[i]+1 {
 			i++
 		}
 		text := strconv.Itoa(first)
-		if last := g.Workers[i].Rank; last > first {
+		if last := sorted[i]; last > first {
 			text += "-" + strconv.Itoa(last)
 		}
 		texts = append(texts, text)

@@ -9,13 +9,16 @@ import (
 // maxProcesses bounds the processes of a worker in which Read looks for Python.
 const maxProcesses = 64
 
+// problemEnded is the problem of a worker whose process there is no more.
+const problemEnded = "the process has ended"
+
 // Read returns what a worker is doing. Its pid must be that of a child of this process that has not been reaped, so
 // that the pid is no other process's. If the worker is not Python, Read looks at its descendants, the nearest first.
-// allThreads asks for all threads instead of the main one.
+// allThreads asks for all threads instead of the main one, and for the processes below.
 func Read(w Worker, allThreads bool) Worker {
 	w.State, w.Wait = kernelState(w.PID)
 	if w.State == "" {
-		w.Problem = "the process has ended"
+		w.Problem = problemEnded
 		return w
 	}
 	var first error
@@ -29,6 +32,9 @@ func Read(w Worker, allThreads bool) Worker {
 		}
 	}
 	w.Problem = first.Error()
+	if state, _ := kernelState(w.PID); w.Problem == problemEnded && state != "" && state != "zombie" {
+		w.Problem = "its main thread has ended, and others run" // then there is no way to its memory
+	}
 	return w
 }
 
@@ -44,7 +50,9 @@ func (w *Worker) readPython(pid int, allThreads bool) error {
 	}
 	w.PythonPID, w.Python = pid, p.Version().String()
 	w.State, w.Wait = kernelState(pid)
-	if !allThreads {
+	if allThreads {
+		w.Children = readChildren(pid)
+	} else {
 		threads = threads[:min(1, len(threads))]
 	}
 	for _, t := range threads {

@@ -2,8 +2,11 @@ package stacks
 
 import (
 	"bufio"
+	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,13 +92,13 @@ func TestMergeLosesNobody(t *testing.T) {
 		groups := Merge(workers, rapid.Bool().Draw(t, "all threads"))
 		firsts := map[string]bool{}
 		for _, g := range groups {
-			function := g.Workers[0].frames()[0].Function
+			function := g.Workers[0].Frames()[0].Function
 			if len(g.Workers) > last || firsts[function] {
 				t.Fatalf("groups %+v", groups)
 			}
 			last, firsts[function] = len(g.Workers), true
 			for _, w := range g.Workers {
-				if seen[w.Rank] || w.frames()[0].Function != function {
+				if seen[w.Rank] || w.Frames()[0].Function != function {
 					t.Fatalf("groups %+v", groups)
 				}
 				seen[w.Rank] = true
@@ -111,6 +114,7 @@ func TestMergeLosesNobody(t *testing.T) {
 func start(t *testing.T, command ...string) int {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +123,7 @@ func start(t *testing.T, command ...string) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with what it has started
 		_ = cmd.Wait()
 	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
@@ -158,10 +162,10 @@ func TestRead(t *testing.T) {
 			}
 			testenv.Await(t, "the frames", 10e9, func() bool { // the program is on its way from print to pause
 				got = Read(Worker{Rank: 3, PID: pid}, false)
-				return len(got.frames()) == 2 && got.frames()[0].Line == 5
+				return len(got.Frames()) == 2 && got.Frames()[0].Line == 5
 			})
 			want := []Frame{{"<string>", 5, "wait"}, {"<string>", 6, "<module>"}}
-			if diff := cmp.Diff(want, got.frames()); diff != "" || got.Problem != "" || got.Python == "" {
+			if diff := cmp.Diff(want, got.Frames()); diff != "" || got.Problem != "" || got.Python == "" {
 				t.Errorf("%+v\n%s", got, diff)
 			}
 			if (got.PythonPID != pid) != (name == "below a shell") {
@@ -171,5 +175,33 @@ func TestRead(t *testing.T) {
 	}
 	if got := Read(Worker{PID: 1 << 30}, false); got.Problem != "the process has ended" {
 		t.Errorf("no process: %+v", got)
+	}
+}
+
+// A process whose main thread has ended goes on while others run.
+func TestMainThreadEnded(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems do not show the state")
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		testenv.Missing(t, "needs python3: %v", err)
+	}
+	exit := 60 // the system call of that name
+	if runtime.GOARCH != "amd64" {
+		exit = 93
+	}
+	pid := start(t, python, "-c", fmt.Sprintf(`
+import ctypes, threading, time
+def work():
+    while open("/proc/self/stat").read().split(") ")[1][0] != "Z":
+        time.sleep(0.01)
+    print("ready", flush=True)
+    time.sleep(1000)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).syscall(%d, 0)`, exit))
+	w := Read(Worker{PID: pid}, true)
+	if w.Ended() || w.Problem == "" || w.State != "sleeping" && w.State != "running" {
+		t.Errorf("read %+v", w)
 	}
 }

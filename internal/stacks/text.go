@@ -26,17 +26,21 @@ func Text(groups []Group, allThreads bool) string {
 
 func (g Group) write(b *strings.Builder, allThreads bool) {
 	w := g.Workers[0]
-	fmt.Fprintf(b, "%s%s\n", g.who(), doing(w))
+	fmt.Fprintf(b, "%s%s\n", g.who(), doing(w.State, w.Wait)+signs(g.Workers))
 	if w.Problem != "" {
 		fmt.Fprintf(b, "    no Python stack: %s\n", printable.Line(w.Problem))
 	}
-	writeFrames(b, w.frames())
+	writeFrames(b, w.Frames())
 	if !allThreads {
 		return
 	}
 	for _, t := range w.Threads[min(1, len(w.Threads)):] {
 		fmt.Fprintf(b, "  thread %d, %s\n", t.ID, printable.Line(t.Name))
 		writeFrames(b, t.Frames)
+	}
+	for _, c := range w.Children {
+		fmt.Fprintf(b, "  process %d, %s%s\n", c.PID, printable.Line(c.Name), doing(c.State, c.Wait))
+		writeFrames(b, c.Frames)
 	}
 }
 
@@ -52,15 +56,15 @@ func (g Group) who() string {
 	return strings.Join(texts, ", ")
 }
 
-// doing says what the kernel knows of a worker.
-func doing(w Worker) string {
+// doing says what the kernel knows of a worker or a process: its state, and where it sleeps.
+func doing(state, wait string) string {
 	switch {
-	case w.State == "":
+	case state == "":
 		return ""
-	case w.Wait == "":
-		return ": " + w.State
+	case wait == "":
+		return ": " + state
 	}
-	return fmt.Sprintf(": %s in %s", w.State, printable.Line(w.Wait))
+	return fmt.Sprintf(": %s in %s", state, printable.Line(wait))
 }
 
 // Of a deep stack, that many of the innermost and of the outermost frames are shown.

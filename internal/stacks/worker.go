@@ -24,6 +24,10 @@ type Worker struct {
 	// Threads are the Python threads, the main one first. They are empty if Problem says why they cannot be read.
 	Threads []Thread `json:"threads,omitempty"`
 	Problem string   `json:"problem,omitempty"`
+	// Children are up to 16 processes below PythonPID, the nearest first, if all threads were asked for.
+	Children []Child `json:"children,omitempty"`
+	// Life is what the worker's agent has seen of it; nil if it looks for no signs of life.
+	Life *Life `json:"life,omitempty"`
 }
 
 // Thread is a Python thread, as [pystack.Thread] describes it.
@@ -42,26 +46,21 @@ type Frame struct {
 	Function string `json:"function"`
 }
 
-// frames returns those of the main thread.
-func (w Worker) frames() []Frame {
-	if len(w.Threads) == 0 {
-		return nil
-	}
-	return w.Threads[0].Frames
-}
+// Ended reports whether the worker had ended when it was read.
+func (w Worker) Ended() bool { return w.State == "zombie" || w.Problem == problemEnded }
 
-// equal reports whether two workers do the same: their main threads, or all threads, have equal frames. Workers without
-// frames do the same if they have none for the same reason, in the same state.
+// equal reports whether two workers do the same: their main threads have equal frames, or all threads and children.
+// Workers without frames do the same if they have none for the same reason, in the same state.
 func (w Worker) equal(other Worker, allThreads bool) bool {
-	if w.Problem != other.Problem || !slices.Equal(w.frames(), other.frames()) {
+	if w.Problem != other.Problem || !slices.Equal(w.Frames(), other.Frames()) {
 		return false
 	}
-	if len(w.frames()) == 0 && (w.State != other.State || w.Wait != other.Wait) {
+	if len(w.Frames()) == 0 && (w.State != other.State || w.Wait != other.Wait) {
 		return false
 	}
-	return !allThreads || slices.EqualFunc(w.Threads, other.Threads, func(a, b Thread) bool {
-		return a.Name == b.Name && slices.Equal(a.Frames, b.Frames)
-	})
+	sameThread := func(a, b Thread) bool { return a.Name == b.Name && slices.Equal(a.Frames, b.Frames) }
+	return !allThreads || slices.EqualFunc(w.Threads, other.Threads, sameThread) &&
+		slices.EqualFunc(w.Children, other.Children, Child.sameAs)
 }
 
 func threadOf(t pystack.Thread) Thread {

@@ -1,0 +1,80 @@
+package stacks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/pkg/pystack"
+)
+
+const (
+	// maxChildren is how many processes of a worker are read. The largest data loaders have more, which do the same.
+	maxChildren = 16
+	// childrenTime bounds how long that takes, so that it never costs the worker's own stacks.
+	childrenTime = 200 * time.Millisecond
+)
+
+// Child is a process below a worker, such as one of a data loader.
+type Child struct {
+	PID   int    `json:"pid"`
+	Name  string `json:"name"` // the kernel's
+	State string `json:"state,omitempty"`
+	Wait  string `json:"wait,omitempty"`
+	// Frames are the calls of its main thread, innermost first; empty if it is not Python or cannot be read.
+	Frames []Frame `json:"frames,omitempty"`
+}
+
+// readChildren returns the first of the processes below a worker's Python.
+func readChildren(python int) []Child {
+	below := descendants(python, 1+maxChildren)[1:]
+	end := time.Now().Add(childrenTime)
+	var children []Child
+	for _, pid := range below {
+		if time.Now().After(end) {
+			break
+		}
+		c := Child{PID: pid, Name: processName(pid)}
+		c.State, c.Wait = kernelState(pid)
+		if p, err := pystack.Open(pid); err == nil {
+			if main, err := p.MainThread(); err == nil {
+				c.Frames = threadOf(main).Frames
+			}
+		}
+		children = append(children, c)
+	}
+	// They are not this process's children, so a pid can have become another process's meanwhile.
+	still := descendants(python, maxProcesses)
+	return slices.DeleteFunc(children, func(c Child) bool { return c.State == "" || !slices.Contains(still, c.PID) })
+}
+
+// Working says where a child is in code of the user's, such as "in decode, data.py:12"; "" if it is in none, as while
+// it waits for work.
+func (c Child) Working() string {
+	for _, f := range c.Frames {
+		switch {
+		// What a forked child has below is the stack of its parent.
+		case strings.HasSuffix(f.File, "/multiprocessing/process.py") && strings.HasSuffix(f.Function, "_bootstrap"):
+			return ""
+		case !f.IsLibrary() && !strings.HasPrefix(f.File, "<"):
+			return f.where()
+		}
+	}
+	return ""
+}
+
+// String names the child and says what it does.
+func (c Child) String() string {
+	name := fmt.Sprintf("process %d (%s)", c.PID, printable.Line(c.Name))
+	if where := c.Working(); where != "" {
+		return name + " is " + where
+	}
+	return name + doing(c.State, c.Wait)
+}
+
+// sameAs reports whether two children do the same.
+func (c Child) sameAs(other Child) bool {
+	return c.Name == other.Name && c.State == other.State && slices.Equal(c.Frames, other.Frames)
+}

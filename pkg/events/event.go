@@ -15,8 +15,11 @@ const (
 	KindRound           Kind = "round"          // a round that includes this node was decided
 	KindWorkerStarted   Kind = "worker_started" // one event for each worker
 	KindWorkerEnded     Kind = "worker_ended"
+	KindPreempted       Kind = "preempted" // the workers of the node are to save, because the job is preempted
 	KindStop            Kind = "stop"      // the agent begins to stop running workers
 	KindFailure         Kind = "failure"   // the cause of a worker's failure is known
+	KindHang            Kind = "hang"      // no worker of the job makes progress
+	KindHangOver        Kind = "hang_over" // a worker of this node makes progress again
 	KindSucceeded       Kind = "succeeded" // all workers of the node have exited with 0
 	KindEnd             Kind = "end"       // the launcher's last event
 )
@@ -86,6 +89,10 @@ type Event struct {
 	WorldSize   int    `json:"world_size,omitempty"`
 	Restarts    *int   `json:"restarts,omitempty"` // charged so far
 	MaxRestarts *int   `json:"max_restarts,omitempty"`
+	// LostNodes is how many nodes of the round before were lost. SameFailures is how many times in a row the failure that
+	// ended it has happened.
+	LostNodes    int `json:"lost_nodes,omitempty"`
+	SameFailures int `json:"same_failures,omitempty"`
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end.
 	OthersUnknown bool `json:"others_unknown,omitempty"`
 
@@ -99,6 +106,7 @@ type Event struct {
 	Cause   string `json:"cause,omitempty"` // the kind of the strongest evidence
 	Summary string `json:"summary,omitempty"`
 	Why     string `json:"why,omitempty"`
+	Ranks   []int  `json:"ranks,omitempty"` // the workers that are the likeliest reason for a hang
 
 	Reason    string     `json:"reason,omitempty"`
 	Error     string     `json:"error,omitempty"`

@@ -27,6 +27,7 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; empty means this process's own.
 	Dir            string
+	Stdin          io.Reader // nil means an empty one
 	Stdout, Stderr io.Writer
 	// Limit bounds the time.
 	Limit time.Duration
@@ -51,7 +52,7 @@ func (c Command) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("%w within %s", ErrLimit, seconds.Format(c.Limit)))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdout, c.Stderr
+	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Env, c.Dir, c.Stdin, c.Stdout, c.Stderr
 	mark := newMark()
 	if c.Alone {
 		cmd.Env = append(cmd.Environ(), mark)

@@ -1,0 +1,53 @@
+package notify
+
+import "github.com/elasticrun/elasticrun/pkg/events"
+
+// Kind says what a notice is about.
+type Kind string
+
+// The kinds.
+const (
+	Ended           Kind = "ended"            // the launcher has ended
+	Restart         Kind = "restart"          // the workers were restarted after a failure
+	RepeatedFailure Kind = "repeated_failure" // likewise, and the failure was the same as the one before
+	BudgetSpent     Kind = "budget_spent"     // likewise, and no further restart is left
+	NodeLost        Kind = "node_lost"        // the job goes on without a node, or with another one
+	Hang            Kind = "hang"             // a hang is suspected
+	Preempted       Kind = "preempted"        // the workers are to save
+)
+
+// selector decides which events are notices. Of the nodes of a job only the one with rank 0 in its latest round has
+// any.
+type selector struct {
+	only     bool // there is no other node
+	windowed bool // failures are forgiven after some time, so the count of restarts does not show what is left
+}
+
+// kindOf returns the kind of an event's notice; empty for none.
+func (s selector) kindOf(e events.Event) Kind {
+	first := s.only
+	if e.NodeRank != nil {
+		first = *e.NodeRank == 0
+	}
+	switch {
+	case !first:
+		return ""
+	case e.Kind == events.KindEnd:
+		return Ended
+	case e.Kind == events.KindHang:
+		return Hang
+	case e.Kind == events.KindPreempted:
+		return Preempted
+	case e.Kind != events.KindRound:
+		return ""
+	case e.LostNodes > 0:
+		return NodeLost
+	case e.SameFailures == 0: // no failure was charged
+		return ""
+	case !s.windowed && e.Restarts != nil && e.MaxRestarts != nil && *e.Restarts >= *e.MaxRestarts:
+		return BudgetSpent
+	case e.SameFailures > 1:
+		return RepeatedFailure
+	}
+	return Restart
+}

@@ -1,0 +1,182 @@
+// Package notify runs a command of the user's with each notice about the job: one JSON document on its stdin. It knows
+// neither the agent nor the rendezvous: notices follow from the agent's events.
+//
+// [Notifier.Emit] never blocks. One goroutine runs the command, one notice at a time, with a limit on its time. It ends
+// with [Notifier.Close].
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/oneshot"
+	"github.com/elasticrun/elasticrun/pkg/events"
+)
+
+const (
+	// commandLimit is how long the command may take for one notice.
+	commandLimit = 10 * time.Second
+	// maxWaiting bounds the notices that wait for the command. The oldest ones are left out.
+	maxWaiting = 16
+)
+
+// notice is what the command gets. docs/notices.md describes it.
+type notice struct {
+	Kind Kind `json:"notice"`
+	// LeftOut is how many notices before this one were left out, because the command was too slow.
+	LeftOut int `json:"left_out,omitempty"`
+	// Seq hides the number of the event in the event log, which there need not be.
+	Seq struct{} `json:"seq,omitzero"`
+	events.Event
+}
+
+// Options configure a [Notifier].
+type Options struct {
+	// Command is run by sh -c.
+	Command string
+	Env     []string
+	// Only says that this is the job's only node: it notifies of the end of a job that had no round. Windowed says that
+	// failures are forgiven after some time.
+	Only, Windowed bool
+	Logger         zerolog.Logger
+	// Limit is how long the command may take for one notice; 0 is 10 s.
+	Limit time.Duration
+}
+
+// Notifier runs the command. Close it.
+type Notifier struct {
+	opts   Options
+	cancel context.CancelFunc
+	done   chan struct{}
+	wake   chan struct{} // holds a value while there may be something to do
+
+	mu      sync.Mutex
+	selects selector
+	waiting []notice
+	leftOut int
+	closing bool
+
+	failed bool // a failure of the command was logged; of the goroutine alone
+}
+
+// New returns a notifier whose goroutine runs until Close, also if ctx ends.
+func New(ctx context.Context, o Options) *Notifier {
+	if o.Limit == 0 {
+		o.Limit = commandLimit
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n := &Notifier{
+		opts: o, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
+		selects: selector{only: o.Only, windowed: o.Windowed},
+	}
+	go n.run(ctx)
+	return n
+}
+
+// Emit implements events.Sink.
+func (n *Notifier) Emit(e events.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	kind := n.selects.kindOf(e)
+	if kind == "" || n.closing {
+		return
+	}
+	if len(n.waiting) == maxWaiting {
+		n.waiting = n.waiting[1:]
+		n.leftOut++
+	}
+	n.waiting = append(n.waiting, notice{Kind: kind, Event: e})
+	n.signal()
+}
+
+func (n *Notifier) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close waits until the command has run for the last notice, for as long as that and the one before may take. Of the
+// notices that wait it leaves out all others.
+func (n *Notifier) Close() {
+	n.mu.Lock()
+	n.closing = true
+	if more := len(n.waiting) - 1; more > 0 {
+		n.waiting, n.leftOut = n.waiting[more:], n.leftOut+more
+	}
+	n.mu.Unlock()
+	n.signal()
+	timer := time.NewTimer(2 * n.opts.Limit)
+	defer timer.Stop()
+	select {
+	case <-n.done:
+	case <-timer.C:
+		n.opts.Logger.Warn().Msg("--notify-cmd does not end: the last notice may be missing")
+	}
+	n.cancel()
+	<-n.done
+}
+
+// run runs the command for each notice.
+func (n *Notifier) run(ctx context.Context) {
+	defer close(n.done)
+	for {
+		next, ended := n.next()
+		switch {
+		case ended:
+			return
+		case next != nil:
+			n.send(ctx, *next)
+			continue
+		}
+		select {
+		case <-n.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next returns the next notice, nil if none waits, and whether none will come.
+func (n *Notifier) next() (next *notice, ended bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		return nil, n.closing
+	}
+	first := n.waiting[0]
+	first.LeftOut, n.leftOut, n.waiting = n.leftOut, 0, n.waiting[1:]
+	return &first, false
+}
+
+// send runs the command with one notice. The first failure is logged.
+func (n *Notifier) send(ctx context.Context, what notice) {
+	what.Time = what.Time.UTC().Round(time.Microsecond)
+	data, err := json.Marshal(what)
+	if err != nil {
+		n.opts.Logger.Warn().Err(err).Msg("a notice cannot be encoded")
+		return
+	}
+	var out oneshot.Tail
+	err = oneshot.Command{
+		Argv: []string{"sh", "-c", n.opts.Command}, Env: n.opts.Env, Stdin: bytes.NewReader(append(data, '\n')),
+		Stdout: &out, Stderr: &out, Limit: n.opts.Limit, Alone: true,
+	}.Run(ctx)
+	if err == nil || n.failed {
+		return
+	}
+	n.failed = true
+	last := ""
+	if _, exited := errors.AsType[*exec.ExitError](err); exited { // else it may still write
+		last = out.LastLine()
+	}
+	n.opts.Logger.Warn().Err(err).Str("notice", string(what.Kind)).Str("output", last).
+		Msg("--notify-cmd has failed; further failures of it are not logged")
+}

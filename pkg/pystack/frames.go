@@ -126,6 +126,10 @@ type call struct {
 
 // walk adds the frames of a thread to calls, from the innermost one on. Frames that are no calls of Python functions
 // are left out.
+//
+// C code called the outermost frame. A chain that ends otherwise was being changed, also if several reads find it: when
+// 3.11 and 3.12 start to evaluate a frame, the thread state refers for some instructions to a _PyCFrame whose frame is
+// not set yet, and the kernel can let the thread wait there.
 func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, err error) {
 	l := r.layout
 	size := max(l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner) + 8
@@ -134,7 +138,7 @@ func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, er
 		return calls, false, err
 	}
 	// A chain that does not end has a frame twice. Brent's algorithm: compare with the frame at the last power of two.
-	seen, power := uint64(0), 1
+	seen, power, fromC := uint64(0), 1, true
 	for i := 0; addr != 0; i++ {
 		if addr == seen || i > 2*maxFrames {
 			return calls, false, errTorn
@@ -149,13 +153,18 @@ func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, er
 		if err != nil {
 			return calls, false, err
 		}
-		if l.firstShim == 0 || b[l.frameOwner] < l.firstShim {
+		shim := l.firstShim != 0 && b[l.frameOwner] >= l.firstShim
+		fromC = shim || l.frames == objectFrames || l.frameEntry != 0 && b[l.frameEntry] != 0
+		if !shim {
 			// From 3.14 on the lowest bits say who counts the reference (Include/internal/pycore_stackref.h).
 			const tags = 3
 			code := word(b, l.frameCode) &^ tags
 			calls = append(calls, call{frame: addr, code: code, instruction: word(b, l.frameInstruction)})
 		}
 		addr = word(b, l.framePrevious)
+	}
+	if !fromC {
+		return calls, false, errTorn
 	}
 	return calls, false, nil
 }

@@ -25,6 +25,8 @@ type layout struct {
 	lines lineFormat
 	// firstShim is the lowest owner of a frame that is no call of a Python function; 0 where all are.
 	firstShim byte
+	// frameEntry is where a frame says that C code called it, in 3.11, which has no frames with firstShim; else 0.
+	frameEntry uint64
 }
 
 // frameKind says what a thread state and a frame refer to.
@@ -76,7 +78,7 @@ var layouts = map[int]layout{
 		objectType: 8, typeName: 24,
 		textLength: 16, textState: 32, asciiSize: 48, compactSize: 72,
 		bytesSize: 16, bytesData: 32,
-		frames: chainedFrames, current: 8, lines: locations,
+		frames: chainedFrames, current: 8, lines: locations, frameEntry: 68,
 	},
 	12: {
 		interpretersHead: 40, interpreterNext: 0, interpreterID: 8, threadsHead: 72,

@@ -1,6 +1,9 @@
 package pystack
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"sync"
+)
 
 // memory is the memory of a process, or a recording of one.
 type memory interface {
@@ -21,19 +24,18 @@ const maxBatch = 1024
 // completely or not at all.
 const pageSize = 4096
 
-const (
-	// maxPages bounds a snapshot to 16 MiB. The longest stack that is read needs fewer.
-	maxPages = 4096
-	// keptPages is how many unused pages a snapshot keeps for the next dump.
-	keptPages = 256
-)
+// maxPages bounds a snapshot to 16 MiB. The longest stack that is read needs fewer.
+const maxPages = 4096
+
+// freePages are pages that no snapshot uses. All processes share them, because one is read for a millisecond, and who
+// watches many of them would keep 100 KiB and more for each.
+var freePages = sync.Pool{New: func() any { return new([pageSize]byte) }}
 
 // snapshot is memory that reads whole pages and keeps them. Objects that are used together are often neighbors, above
 // all the frames of a thread, so that one system call reads many of them, and as they were at one moment.
 type snapshot struct {
 	mem   memory
 	pages map[uint64]*[pageSize]byte
-	free  []*[pageSize]byte
 	// across holds what the last view returned, if it did not lie within a page.
 	across []byte
 }
@@ -45,10 +47,7 @@ func newSnapshot(mem memory) *snapshot {
 // reset forgets all pages, so that the next reads are fresh.
 func (s *snapshot) reset() {
 	for _, page := range s.pages {
-		if len(s.free) == keptPages {
-			break
-		}
-		s.free = append(s.free, page)
+		freePages.Put(page)
 	}
 	clear(s.pages)
 }
@@ -109,14 +108,9 @@ func (s *snapshot) page(addr uint64) (*[pageSize]byte, error) {
 	if len(s.pages) >= maxPages {
 		return nil, errTorn
 	}
-	var page *[pageSize]byte
-	if n := len(s.free); n > 0 {
-		page, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		page = new([pageSize]byte)
-	}
+	page := freePages.Get().(*[pageSize]byte) // as New makes them
 	if err := s.mem.readAt(page[:], addr); err != nil {
-		s.free = append(s.free, page)
+		freePages.Put(page)
 		return nil, err
 	}
 	s.pages[addr] = page

@@ -3,6 +3,7 @@ package pystack
 import (
 	"encoding/binary"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -133,6 +134,8 @@ func TestReused(t *testing.T) {
 
 // TestTorn makes the contradictions in recorded memory that a process leaves which changes it meanwhile.
 func TestTorn(t *testing.T) {
+	// Until 3.10 the instructions' size is not read, and a frame does not say what called it.
+	onlyLater := []string{"instruction after the code", "the chain ends at a function that Python called"}
 	for _, file := range recordings(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			original := load(t, file)
@@ -157,6 +160,7 @@ func TestTorn(t *testing.T) {
 			}{
 				{name: "frames in a ring", addr: outermost.frame + l.framePrevious, set: first.frame},
 				{name: "a frame that is its own caller", addr: second.frame + l.framePrevious, set: second.frame},
+				{name: "the chain ends at a function that Python called", addr: second.frame + l.framePrevious, set: 0},
 				{name: "code is another object", addr: second.frame + l.frameCode, set: original.word(second.code + l.codeFile)},
 				{name: "code of another type", addr: second.code + l.objectType, set: thread},
 				{name: "code is nowhere", addr: second.frame + l.frameCode, set: 8},
@@ -167,8 +171,8 @@ func TestTorn(t *testing.T) {
 				{name: "a thread that is not in the list", addr: thread + l.threadPrevious, set: last},
 				{name: "a thread of no interpreter", addr: last + l.threadInterpreter, set: 8},
 			} {
-				if l.frames == objectFrames && tc.name == "instruction after the code" {
-					continue // it has no size
+				if l.frames == objectFrames && slices.Contains(onlyLater, tc.name) {
+					continue
 				}
 				r := original.clone()
 				r.set(tc.addr, tc.set)

@@ -86,9 +86,10 @@ func (p *Process) MainThread() (Thread, error) {
 	return t, nil
 }
 
-// settle returns the error of a dump, given that of reading. Whatever was read counts only if the process is still the
-// one that Open saw.
+// settle ends a dump, and returns its error, given that of reading. Whatever was read counts only if the process is
+// still the one that Open saw.
 func (p *Process) settle(err error) error {
+	p.reader.forget()
 	if changed := p.identity.check(p.pid, p.reader.mem); changed != nil {
 		return changed
 	}

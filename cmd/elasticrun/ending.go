@@ -31,6 +31,8 @@ const (
 	exitOutput     = 74 // output was lost, and the console had no room to say so
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost, or a node was lost: worth a retry
 	exitClosed     = 76 // somebody has closed the run, for example with elasticrun stop
+	exitPreempted  = 79 // the job was preempted: run it again. --preempt-exit-code replaces it
+	exitHang       = 77 // the job made no progress, and --hang-action ended it
 )
 
 // ending is how the launcher ends.
@@ -52,6 +54,8 @@ func conclude(result agent.RunResult, err error) ending {
 	lack, lacks := procs.AsResourceError(err)
 	_, failed := result.RootCause()
 	switch {
+	case endedByPreemption(result, err):
+		return ending{code: exitPreempted, reason: config.ReasonPreempted, err: err}
 	case errors.As(err, &stopped):
 		return ending{code: 128 + int(stopped.Signal), reason: config.ReasonSignal, err: err}
 	case errors.As(err, new(*caller.GoneError)):
@@ -92,6 +96,17 @@ func hasEnded(err error, ending rdzv.Ending) bool {
 	return ok && end.Outcome.Ending == ending
 }
 
+// endedByPreemption reports whether the job was preempted. Then a stop signal while the workers save changes nothing,
+// and neither does the loss of the rendezvous, which may go with another node.
+func endedByPreemption(result agent.RunResult, err error) bool {
+	if hasEnded(err, rdzv.EndPreempted) {
+		return true
+	}
+	otherwise := errors.As(err, new(*rdzv.EndedError)) || errors.Is(err, rdzv.ErrRefused)
+	stopped := errors.As(err, new(*agent.SignalError)) || errors.Is(err, rdzv.ErrRendezvous)
+	return result.Preempted && stopped && !otherwise
+}
+
 // isMismatch reports whether the rendezvous belongs to another job, or its parameters differ from this agent's. A retry
 // would not help.
 func isMismatch(err error) bool {
@@ -110,14 +125,18 @@ func blame(result agent.RunResult, err error) ending {
 	}
 	// The code of a failure is at least 1, even if another node reports it with code 0.
 	e := ending{
-		code: max(1, root.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root,
+		code: root.CauseCode(), reason: config.ReasonWorkerFailed, err: err, root: &root,
 		note: result.Note(),
 	}
 	switch {
-	case root.Stopped: // it had failed, and the launcher stopped it before it exited by itself
-		e.code = max(1, root.ExitCode)
+	case root.Kind == failure.Hang:
+		e.code, e.reason = exitHang, config.ReasonHang
+	case root.Stopped:
 	case root.Signal != 0:
 		e.reason = config.ReasonWorkerKilled
+	}
+	if result.Rule != "" {
+		e.reason = config.Reason(result.Rule)
 	}
 	return e
 }

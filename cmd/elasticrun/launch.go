@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -46,7 +47,7 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 	if err != nil {
 		return failUsage(err)
 	}
-	ctx, signals := handleSignals(cfg.Signals, urgentSignals(), cfg.ShutdownTimeout, lifeline)
+	ctx, signals := handleSignals(cfg.Signals, urgentSignals(), cfg.PreemptSignals, cfg.ShutdownTimeout, lifeline)
 	defer signals.stop()
 	console := workerlog.NewConsole(os.Stdout, os.Stderr)
 	defer func() { _ = console.Close() }()
@@ -64,17 +65,44 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 		lifeline.ReportStuck()
 	}
 	end := conclude(result, listen.Explain(cfg, err))
+	if end.reason == config.ReasonPreempted {
+		end.code = cfg.PreemptExitCode
+	}
 	if lost := reportLostOutput(console, log); lost != nil && end.reason == "" {
 		end = ending{code: exitOutput, reason: config.ReasonOutput, err: fmt.Errorf("show the job's output: %w", lost)}
 	}
 	end = end.mapped(cfg.ExitCodeMap)
 	rep.WarningCount, rep.Warnings = warnings.List()
+	if s := signals.sender.Load(); s != nil {
+		rep.SignaledBy = &report.Sender{PID: s.PID, UID: s.UID, User: s.User, Command: s.Command}
+	}
 	rep = files.Complete(rep, end.record())
 	files.Write(rep, end.record(), log)
 	l.telemetry.Close(rep)
 	_ = lines.Close()
 	console.Finish(rep.Text()+end.text(), consoleTimeout)
 	return end.code
+}
+
+// showStacksOnRequest shows the stacks of this node's workers whenever Ctrl-\ is typed, until the function that it
+// returns is called.
+func (l *launcher) showStacksOnRequest(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-l.signals.showStacks:
+				l.telemetry.ShowNow(ctx, "the workers of this node now; Ctrl-C stops the job:")
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // consoleTimeout is how long the launcher waits at its end for a console that has no room.
@@ -121,10 +149,12 @@ func (l *launcher) run(ctx context.Context) (agent.RunResult, report.Report, err
 	if err != nil {
 		return fail(err)
 	}
-	l.telemetry.Attach(a, p.gpus, l.job(p))
+	l.telemetry.Attach(ctx, a, p.gpus, p.liveness, l.job(p))
+	endRequests := l.showStacksOnRequest(ctx)
+	defer endRequests()
 	result, err := a.Run(ctx)
 	result.StoreRefusal = p.rendezvous.Refused()
 	rep := a.Report(result)
-	rep.LogDir = p.logs.Path()
+	rep.LogDir, rep.Hangs = p.logs.Path(), l.telemetry.Hangs()
 	return result, rep, err
 }

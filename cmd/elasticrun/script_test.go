@@ -46,11 +46,12 @@ func TestMain(m *testing.M) {
 // shortTimeouts is a variable of the environment that shortens timeouts of the test binary's elasticrun.
 const shortTimeouts = "ELASTICRUN_TEST_SHORT_TIMEOUTS=1"
 
-// shortenTimeouts shortens the launcher's waits for a console without a reader and for processes that survive SIGKILL.
+// shortenTimeouts shortens the launcher's waits for a console without a reader, for processes that survive SIGKILL, and
+// for workers that finish after others.
 func shortenTimeouts() {
 	name, value, _ := strings.Cut(shortTimeouts, "=")
 	if os.Getenv(name) == value {
-		forcedExit, killTimeout = 5*time.Second, 2*time.Second
+		forcedExit, killTimeout, progressAfter = 5*time.Second, 2*time.Second, time.Second
 	}
 }
 
@@ -117,7 +118,7 @@ func TestScript(t *testing.T) {
 
 // racing matches the scripts in which signals, restarts, observers, several nodes or much output meet a running job.
 var racing = regexp.MustCompile(`^(event_log|leftovers|log_tee$|logs_follow|output_|preflight|restart_|scheduler_slurm_step|` +
-	`signal_|simulate|status_|store_(health|ready|signals))`)
+	`signal_|simulate|stacks_|status_|store_(health|ready|signals))`)
 
 func setUpScript(e *testscript.Env) error {
 	// A process that another script forked while this one's files were written may have them open until it executes

@@ -7,9 +7,11 @@ import (
 	"os/signal"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/siginfo"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
@@ -31,6 +33,10 @@ var forcedExit = 20 * time.Second
 // packages procs and guard. Tests shorten it.
 var killTimeout time.Duration
 
+// progressAfter is how long some workers have been done when a line first says where the others are. Zero stands for
+// the default of package agent. Tests shorten it.
+var progressAfter time.Duration
+
 // guardGoneTimeout is how long an agent whose guard has died may take to end its job in order. After that it kills
 // every process of the job itself, because nothing else would if the agent hangs.
 const guardGoneTimeout = 5 * time.Second
@@ -43,28 +49,43 @@ type signalHandler struct {
 	urgent        chan struct{} // closed at a second, urgent signal, or when the guard has died
 	urgentSignals []syscall.Signal
 	forward       chan os.Signal // signals for the workers, which do not stop the job
+	preemptions   preemptions
+	origins       *siginfo.Watcher
+	sender        atomic.Pointer[siginfo.Sender] // of the first signal; nil if it is not known
 	suspension    procs.Suspension
-	stop          func() // stops handling signals and waits for the handler's goroutine
+	showStacks    chan struct{} // receives when Ctrl-\ was typed and the job is not being stopped
+	stop          func()        // stops handling signals and waits for the handler's goroutine
 }
 
 // handleSignals handles the signals in stopSignals and the death of the guard. Either cancels the context, with
 // *agent.SignalError or errGuardGone as its cause; grace and forcedExit later the process exits, whatever blocks it.
 // After the first signal, and after duplicateWindow, a signal in urgentSignals closes urgent.
 //
+// A signal in preemptSignals asks for a preemption; one that is in stopSignals too, or SIGTERM, does so only the first
+// time, and stops the launcher duplicateWindow later.
+//
 // SIGQUIT is always a stop signal, because the Go runtime would dump its stacks. SIGUSR1 and SIGUSR2 go to the workers
-// unless they are in stopSignals.
+// unless they are in stopSignals or preemptSignals.
+//
+// When Ctrl-\ is typed, the guard asks for the workers' stacks instead of passing SIGQUIT on. Once the job is being
+// stopped, the key counts as SIGQUIT all the same.
 //
 // When the guard asks to suspend the job (Ctrl-Z), suspension stops it, and continues it later. A job that is being
 // stopped is not suspended.
 func handleSignals(
-	stopSignals, urgentSignals []syscall.Signal, grace time.Duration, lifeline *guard.Lifeline,
+	stopSignals, urgentSignals, preemptSignals []syscall.Signal, grace time.Duration, lifeline *guard.Lifeline,
 ) (context.Context, *signalHandler) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	h := &signalHandler{urgent: make(chan struct{}), urgentSignals: urgentSignals, forward: make(chan os.Signal, 8)}
+	h := &signalHandler{
+		urgent: make(chan struct{}), urgentSignals: urgentSignals, forward: make(chan os.Signal, 8),
+		showStacks: make(chan struct{}, 1), preemptions: newPreemptions(preemptSignals),
+	}
+	handled := slices.Concat(stopSignals, preemptSignals, []syscall.Signal{syscall.SIGQUIT})
+	h.origins = siginfo.Watch(handled...)
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, procs.NotIgnored(append(slices.Clone(stopSignals), syscall.SIGQUIT))...)
+	signal.Notify(signals, procs.NotIgnored(handled)...)
 	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2} {
-		if !slices.Contains(stopSignals, sig) {
+		if !slices.Contains(handled, sig) {
 			signal.Notify(h.forward, sig)
 		}
 	}
@@ -76,6 +97,7 @@ func handleSignals(
 		signal.Stop(h.forward)
 		close(quit)
 		done.Wait()
+		h.origins.Close()
 		cancel(nil)
 	}
 	return ctx, h
@@ -98,11 +120,21 @@ func (h *signalHandler) loop(
 		select {
 		case got := <-signals:
 			sig := got.(syscall.Signal)
-			switch {
-			case first.IsZero():
+			if first.IsZero() {
+				from, sender := h.origins.Take(sig).From(sig, procs.ProcIsOurs())
+				h.sender.Store(sender)
+				if h.preemptions.take(sig, from) {
+					continue
+				}
 				first = time.Now()
-				end(&agent.SignalError{Signal: sig}, grace)
-			case time.Since(first) > duplicateWindow && slices.Contains(h.urgentSignals, sig):
+				end(&agent.SignalError{Signal: sig, From: from}, grace)
+			} else if h.isUrgent(sig, first) {
+				stopNow()
+			}
+		case <-lifeline.StackRequests():
+			if first.IsZero() {
+				h.requestStacks()
+			} else if h.isUrgent(syscall.SIGQUIT, first) {
 				stopNow()
 			}
 		case <-guardGone:
@@ -125,5 +157,18 @@ func (h *signalHandler) loop(
 		case <-quit:
 			return
 		}
+	}
+}
+
+// isUrgent reports whether a signal after the first one, which came at first, leaves no time for a grace.
+func (h *signalHandler) isUrgent(sig syscall.Signal, first time.Time) bool {
+	return time.Since(first) > duplicateWindow && slices.Contains(h.urgentSignals, sig)
+}
+
+// requestStacks requests the workers' stacks, unless a request waits already.
+func (h *signalHandler) requestStacks() {
+	select {
+	case h.showStacks <- struct{}{}:
+	default:
 	}
 }

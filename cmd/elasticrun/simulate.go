@@ -34,7 +34,7 @@ func runSimulate(args []string, stdout io.Writer) error {
 		signal.Ignore(syscall.SIGINT, syscall.SIGHUP) // a terminal sends them to both processes
 		return simulate.Agents(context.Background(), os.Stdin, os.Stdout, log)
 	}
-	ctx, signals := handleSignals(storeSignals(), storeSignals(), 0, nil)
+	ctx, signals := handleSignals(storeSignals(), storeSignals(), nil, 0, nil)
 	defer signals.stop()
 	o := simulate.Options{
 		Agents: cfg.Agents, Min: cfg.MinNodes, Max: cfg.MaxNodes, Rounds: cfg.Rounds, FailAfter: cfg.FailAfter,

@@ -26,7 +26,7 @@ func runStore(args []string, stdout io.Writer) error {
 	if err != nil {
 		cfg.Warnings = append(cfg.Warnings, err.Error()+"; the service manager is not notified")
 	}
-	ctx, signals := handleSignals(storeSignals(), storeSignals(), cfg.Grace, nil)
+	ctx, signals := handleSignals(storeSignals(), storeSignals(), nil, cfg.Grace, nil)
 	defer signals.stop()
 	return storeserver.Serve(ctx, signals.urgent, cfg, version, stdout, manager)
 }

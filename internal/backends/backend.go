@@ -31,7 +31,10 @@ type Options struct {
 	// Status returns the agent's status, for elasticrun status.
 	Status func(context.Context) []byte
 	// Stacks is [elastic.Options.Stacks].
-	Stacks func(ctx context.Context, allThreads bool) []byte
+	Stacks func(ctx context.Context, r elastic.StacksRequest) []byte
+	// Examine is [elastic.Options.Examine], HangFound [elastic.Options.HangFound].
+	Examine   func(ctx context.Context, round int, nodes []elastic.NodeStacks) elastic.HangFinding
+	HangFound func(*elastic.HangFound)
 	// Waiting is called with what this node waits for, in words for people; empty if that is not known. It may be nil.
 	Waiting func(why string)
 	// StoreChanged is [elastic.Options.StoreChanged].
@@ -144,6 +147,14 @@ func parameters(r config.Rendezvous, runID string, minNodes, maxNodes int) rdzv.
 // its disk until it is compacted.
 const etcdStatusInterval = 15 * time.Second
 
+// multipleOf returns the job's Multiple: 0 stands for any number of nodes.
+func multipleOf(n int) int {
+	if n <= 1 {
+		return 0
+	}
+	return n
+}
+
 // options returns what the creators need beside the parameters.
 func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Options {
 	r := cfg.Rendezvous
@@ -151,6 +162,14 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 		Job: elastic.Job{
 			Version: o.Version, MaxRestarts: cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 			MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), Rejoin: r.RejoinTimeout, Expected: r.Expected,
+			Multiple: multipleOf(cfg.NodesMultiple), PreemptGrace: cfg.PreemptGrace,
+			Policy: elastic.Policy{
+				FinalCodes: cfg.FinalCodes, ExcludeCodes: cfg.ExcludeNodeCodes,
+				MaxSame: cfg.MaxSameFailures, MaxIdle: cfg.MaxIdleRestarts,
+			},
+			Hangs: elastic.Hangs{
+				Auto: cfg.HangTimeout.Auto, Timeout: cfg.HangTimeout.After, Action: elastic.HangAction(cfg.HangAction),
+			},
 		},
 		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerNames: r.StoreNames(),
 		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
@@ -173,6 +192,9 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	e.Watchdog, e.AwaitGuard = o.Lifeline.SetDeadline, o.awaitGuard
 	e.LeaveStores, e.Waiting, e.StoreChanged = cfg.ExitBarrierGiven, o.Waiting, o.StoreChanged
 	e.SharedRunID = cfg.RunID == config.NoRunID
+	if cfg.HangTimeout != (config.HangTimeout{}) {
+		e.Stacks, e.Examine, e.HangFound = o.Stacks, o.Examine, o.HangFound
+	}
 	if cfg.MaxNodes == 1 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -14,6 +15,8 @@ import (
 type Config struct {
 	// MinNodes and MaxNodes bound the number of nodes, 1 <= MinNodes <= MaxNodes.
 	MinNodes, MaxNodes int
+	// NodesMultiple divides the number of nodes of each round, MinNodes and MaxNodes; at least 1.
+	NodesMultiple int
 	// NprocPerNode is the number of workers on this node, at least 1.
 	NprocPerNode int
 	// Role is the workers' role name; not empty.
@@ -75,8 +78,30 @@ type Config struct {
 	ExitBarrierGiven   bool
 	// ExitCodeMap replaces the launcher's exit code.
 	ExitCodeMap ExitCodeMap `flag:"exit-code-map"`
+	// FinalCodes end the job, and ExcludeNodeCodes quarantine the node of the root cause. MaxSameFailures ends the job
+	// after so many equal failures in a row, and MaxIdleRestarts after so many restarts without progress; 0 for never.
+	FinalCodes       rdzv.ExitCodes `flag:"final-codes"`
+	ExcludeNodeCodes rdzv.ExitCodes `flag:"exclude-node-codes"`
+	MaxSameFailures  int            `flag:"max-same-failures"`
+	MaxIdleRestarts  int            `flag:"max-restarts-without-progress"`
 	// ErrorExitTimeout is how long a worker may live after it has written its error file; 0 for no limit.
 	ErrorExitTimeout time.Duration `flag:"error-exit-timeout"`
+	// HangTimeout is after how long without progress a hang is suspected; HangAction, report, restart or stop, is what
+	// follows.
+	HangTimeout HangTimeout `flag:"hang-timeout"`
+	HangAction  string      `flag:"hang-action"`
+	// PreemptSignals end the job by a preemption, in which workers get PreemptGrace to save. PreemptNotice is how long
+	// after the signal the node is taken away; 0 if that is not known. OnSIGTERM is leave or preempt.
+	PreemptSignals  []syscall.Signal `flag:"preempt-signals"`
+	PreemptGrace    time.Duration    `flag:"preempt-grace"`
+	PreemptNotice   time.Duration    `flag:"preempt-notice,given"`
+	PreemptExitCode int              `flag:"preempt-exit-code"`
+	OnSIGTERM       string           `flag:"on-sigterm"`
+	// StepPattern is a valid regular expression that finds the step of the training in lines of workers; empty for none.
+	StepPattern string `flag:"step-pattern"`
+
+	// TorchAgent has the settings that torchrun's agent takes from the environment alone.
+	TorchAgent TorchAgent
 
 	// Report is the path of the report, in which ${hostname}, ${node_rank} and ${run_id} are to be replaced; empty for
 	// none.
@@ -87,6 +112,8 @@ type Config struct {
 	EventLog string `flag:"event-log"`
 	// StatusAddr is where the node's status is served; nil for nowhere. Its host is never empty.
 	StatusAddr *HostPort `flag:"status-addr"`
+	// NotifyCmd is run with each notice about the job; empty for none.
+	NotifyCmd string `flag:"notify-cmd"`
 	// LogFormat is the format of the launcher's own log: auto, console or json.
 	LogFormat string `flag:"log-format"`
 	// LogLevel is the level of the launcher's own log.
@@ -132,6 +159,9 @@ func (c *Config) Where(flag string) string { return c.setting(flag).Where() }
 
 // Given reports whether the user set the flag, as opposed to a scheduler or the default.
 func (c *Config) Given(flag string) bool { return c.setting(flag).Given() }
+
+// KeepsLogs reports whether the user wants log files, which a run then keeps.
+func (c *Config) KeepsLogs() bool { return c.LogDir != "" || c.Redirects.Any() || c.Tee.Any() }
 
 func (c *Config) setting(flag string) Setting {
 	i := slices.IndexFunc(c.Settings, func(s Setting) bool { return s.Name == flag })

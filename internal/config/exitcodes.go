@@ -15,16 +15,23 @@ type Reason string
 const (
 	ReasonWorkerFailed Reason = "worker_failed" // a worker exited with a code of its own
 	ReasonWorkerKilled Reason = "worker_killed" // a worker was killed by a signal
+	ReasonHang         Reason = "hang"          // no worker made progress, and --hang-action ended the job
 	ReasonUsage        Reason = "usage"         // bad input or a bad environment; nothing was started
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous was formed, or it was lost
-	ReasonClosed       Reason = "closed"        // somebody has closed the run
-	ReasonNodeLost     Reason = "node_lost"     // a node was lost after others had finished and left
-	ReasonSignal       Reason = "signal"        // the launcher was told to stop
-	ReasonStuck        Reason = "stuck"         // processes of the job have outlived SIGKILL
-	ReasonPreflight    Reason = "preflight"     // a check of this machine failed before it joined or rejoined the job
-	ReasonFinished     Reason = "finished"      // the run id belongs to a finished run; nothing was started
-	ReasonOutput       Reason = "output"        // the job succeeded, but lost output that nothing records
-	ReasonInternal     Reason = "internal"      // a defect of elasticrun
+	// A worker has failed, and a rule of the job's policy allows no restart.
+	ReasonStopRequested Reason = "stop_requested" // a worker has said so
+	ReasonFinalCode     Reason = "final_code"     // the exit code is one of --final-codes
+	ReasonSameFailure   Reason = "same_failure"   // --max-same-failures
+	ReasonNoProgress    Reason = "no_progress"    // --max-restarts-without-progress
+	ReasonClosed        Reason = "closed"         // somebody has closed the run
+	ReasonNodeLost      Reason = "node_lost"      // a node was lost after others had finished and left
+	ReasonPreempted     Reason = "preempted"      // the job was preempted on all nodes, and is to be run again
+	ReasonSignal        Reason = "signal"         // the launcher was told to stop
+	ReasonStuck         Reason = "stuck"          // processes of the job have outlived SIGKILL
+	ReasonPreflight     Reason = "preflight"      // a check of this machine failed before it joined or rejoined the job
+	ReasonFinished      Reason = "finished"       // the run id belongs to a finished run; nothing was started
+	ReasonOutput        Reason = "output"         // the job succeeded, but lost output that nothing records
+	ReasonInternal      Reason = "internal"       // a defect of elasticrun
 	// ReasonNothingStarted belongs to exit code 0: the job had already succeeded without this node.
 	ReasonNothingStarted Reason = "nothing_started"
 )
@@ -32,9 +39,10 @@ const (
 // Reasons lists all reasons.
 func Reasons() []Reason {
 	return []Reason{
-		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonClosed, ReasonNodeLost, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished,
-		ReasonOutput, ReasonInternal, ReasonNothingStarted,
+		ReasonWorkerFailed, ReasonWorkerKilled, ReasonHang,
+		ReasonStopRequested, ReasonFinalCode, ReasonSameFailure, ReasonNoProgress, ReasonUsage,
+		ReasonRendezvous, ReasonClosed, ReasonNodeLost, ReasonPreempted, ReasonSignal, ReasonStuck, ReasonPreflight,
+		ReasonFinished, ReasonOutput, ReasonInternal, ReasonNothingStarted,
 	}
 }
 

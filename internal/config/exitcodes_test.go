@@ -45,7 +45,7 @@ func TestExitCodeMapRefuses(t *testing.T) {
 		"7=-1":            `"7=-1": the code after = must be between 0 and 255`,
 		"7=x":             `"7=x": the code after = must be between 0 and 255`,
 		"7=":              `"7=": the code after = must be between 0 and 255`,
-		"oom=1":           `"oom=1": the text before = must be a code or one of worker_failed, worker_killed, usage, rendezvous, closed, node_lost, signal, stuck, preflight, finished, output, internal, nothing_started`,
+		"oom=1":           `"oom=1": the text before = must be a code or one of worker_failed, worker_killed, hang, stop_requested, final_code, same_failure, no_progress, usage, rendezvous, closed, node_lost, preempted, signal, stuck, preflight, finished, output, internal, nothing_started`,
 		"7=1,7=2":         `"7=2": 7 is mapped twice`,
 		"usage=1,usage=1": `"usage=1": usage is mapped twice`,
 	} {

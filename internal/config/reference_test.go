@@ -116,8 +116,8 @@ func TestEffects(t *testing.T) {
 		"FILE": true, "DIR": true, "CMD": true,
 		"": false, "N": false, "N|MIN:MAX": false, "N|auto|cpu|gpu|xpu": false, "N|LO-HI": false, "NAME": false, "MODE": false, "ID": false, "K=V,...": false,
 		"HOST": false, "PORT": false, "HOST[:PORT]": false, "HOST:PORT": false, "METHOD": false, "STREAMS": false, "RANKS": false, "TEXT,...": false,
-		"TEMPLATE": false, "SHELL": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
-		"USER,...|any": false,
+		"TEMPLATE": false, "SHELL": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "CODE": false, "CODES": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
+		"USER,...|any": false, "SECONDS|auto|off": false, "ACTION": false, "REGEXP": false,
 	}
 	for _, f := range Flags() {
 		path, known := names[f.Placeholder]

@@ -50,14 +50,18 @@ func resolve(flags []Flag, command []string, settings []Setting, from surroundin
 	r.decode(c)
 	r.decode(&c.Rendezvous)
 	c.readPrefixTemplate(r, from)
+	c.readTorchAgent(r, from)
 	nodes := value[nodeRange](r, "nnodes")
 	c.MinNodes, c.MaxNodes = nodes.low, nodes.high
 	c.NprocPerNode = readProcs(r, from)
+	c.readMultiples(r)
 	c.readRendezvous(r, from, facts)
 	c.checkCommand(r)
 	c.checkOutput(r)
 	c.warnSelections(r)
 	c.Signals = readSignals(r)
+	c.readPreemption(r)
+	c.checkPolicy(r)
 	c.ExitBarrierGiven = r.given("exit-barrier-timeout")
 	if !r.given("restart-grace") {
 		c.RestartGrace = c.ShutdownTimeout
@@ -65,6 +69,9 @@ func resolve(flags []Flag, command []string, settings []Setting, from surroundin
 	c.Rendezvous.RejoinTimeout = c.readRejoinTimeout(r)
 	if r.given("preflight-timeout") && c.PreflightCmd == "" {
 		r.warn("preflight-timeout", "has no effect without --preflight-cmd")
+	}
+	if c.HangTimeout == (HangTimeout{}) && c.HangAction != "" && c.HangAction != "report" {
+		r.warn("hang-action", "has no effect with --hang-timeout=off")
 	}
 	if r.err != nil {
 		return nil, r.err

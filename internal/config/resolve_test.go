@@ -17,7 +17,7 @@ import (
 // defaults returns the Config of a command line without flags and script.
 func defaults() *Config {
 	return &Config{
-		MinNodes: 1, MaxNodes: 1, NprocPerNode: 1, Role: "default",
+		MinNodes: 1, MaxNodes: 1, NodesMultiple: 1, NprocPerNode: 1, Role: "default",
 		RunID: "fresh",
 		Rendezvous: Rendezvous{
 			Backend: "c10d", Endpoint: "localhost:0", Endpoints: []HostPort{{"localhost", 0}}, MasterAddr: "127.0.0.1",
@@ -32,6 +32,11 @@ func defaults() *Config {
 		RestartGrace:       30 * time.Second,
 		ExitBarrierTimeout: 300 * time.Second,
 		ErrorExitTimeout:   60 * time.Second,
+		HangTimeout:        HangTimeout{Auto: true},
+		HangAction:         "report",
+		PreemptGrace:       time.Minute,
+		PreemptExitCode:    79,
+		OnSIGTERM:          "leave",
 		PreflightTimeout:   60 * time.Second,
 		EventLogHandler:    "null", LogFormat: "auto", LogLevel: zerolog.WarnLevel,
 	}
@@ -158,6 +163,15 @@ func TestResolve(t *testing.T) {
 				c.DuplicateStderrFilters = []string{"x"}
 			},
 		},
+		{"hangs", []string{"--hang-timeout=90s", "--hang-action=stop", `--step-pattern=step (\d+)`}, machine{}, func(c *Config) {
+			c.HangTimeout, c.HangAction, c.StepPattern = HangTimeout{After: 90 * time.Second}, "stop", `step (\d+)`
+		}},
+		{"no hangs", []string{"--hang-timeout=off"}, machine{}, func(c *Config) { c.HangTimeout = HangTimeout{} }},
+		{"an action without hangs", []string{"--hang-timeout=off", "--hang-action=stop"}, machine{}, func(c *Config) {
+			c.HangTimeout, c.HangAction = HangTimeout{}, "stop"
+			c.Warnings = []string{"--hang-action=stop: has no effect with --hang-timeout=off"}
+		}},
+		{"hangs of 0", []string{"--hang-timeout=0"}, machine{}, func(c *Config) { c.HangTimeout = HangTimeout{} }},
 		{"restarts", []string{"--max-restarts", "3"}, machine{}, func(c *Config) { c.MaxRestarts = 3 }},
 		{
 			"times",
@@ -314,6 +328,19 @@ func TestResolveRefuses(t *testing.T) {
 		{
 			[]string{"--error-exit-timeout=soon", "s"},
 			"--error-exit-timeout=soon: must be a number of seconds, or a duration such as 30s or 5m",
+		},
+		{
+			[]string{"--hang-timeout=never", "s"},
+			"--hang-timeout=never: must be auto, off, a number of seconds, or a duration such as 90s or 10m",
+		},
+		{
+			[]string{"--hang-timeout=10ms", "s"},
+			"--hang-timeout=10ms: must be at least a second; 0 or off looks for no hang",
+		},
+		{[]string{"--hang-action=kill", "s"}, "--hang-action=kill: must be one of report, restart, stop"},
+		{
+			[]string{"--step-pattern=step (", "s"},
+			"--step-pattern=\"step (\": is not a regular expression: error parsing regexp: missing closing ): `step (`",
 		},
 		{
 			[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"},

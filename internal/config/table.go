@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -28,7 +29,7 @@ func groups() []string {
 // Flags returns the flag table of a launch. Flags, environment variables, config keys, value checks and documentation
 // all come from this table.
 func Flags() []Flag {
-	return fillEnv([]Flag{
+	return fillEnv(slices.Concat([]Flag{
 		{
 			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
 			parse: as(parseNodes),
@@ -42,6 +43,18 @@ func Flags() []Flag {
 			Values: []string{"auto", "cpu", "gpu", "xpu"},
 			Help: "Workers on this node: a number, gpu (one per GPU of NVIDIA or AMD), xpu (one per GPU of Intel), cpu (one " +
 				"per CPU that this process may use), or auto (one per GPU if there is one that is not integrated, else cpu).",
+		},
+		{
+			Name: "nnodes-multiple", Kind: KindInt, Default: "1", Placeholder: "N", Group: groupSize,
+			parse: as(between(1, maxMultiple)),
+			Help: "Each round has a multiple of N nodes, the largest one of the nodes that are there; the others are " +
+				"spares. It narrows the range of --nnodes.",
+		},
+		{
+			Name: "world-size-multiple", Kind: KindInt, Default: "1", Placeholder: "N", Group: groupSize,
+			parse: as(between(1, maxMultiple)),
+			Help: "The same for the number of workers of all nodes. All nodes must have the same --nproc-per-node, or " +
+				"ones from which the same multiple of nodes follows.",
 		},
 		{
 			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
@@ -223,83 +236,7 @@ func Flags() []Flag {
 			Name: "logs-specs", Kind: KindString, Placeholder: "NAME", Group: groupOutput, Torchrun: true,
 			Help: "Refused, because it names a Python class. Use --log-dir, --redirects and --tee.",
 		},
-
-		{
-			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true,
-			parse: as(between(0, maxRestarts)),
-			Help: "How often the workers of all nodes are restarted after a failure before the job fails. Losing a node " +
-				"does not count. A program that cannot be executed is not restarted.",
-		},
-		{
-			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(parseSeconds),
-			Help:  "Count only the restarts of the last SECONDS against --max-restarts. 0 counts all.",
-		},
-		{
-			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife,
-			parse: as(between(0, maxRestarts)),
-			Help: "Exclude a node that was lost N times in 10 minutes, as long as the job can run without it. 0 never " +
-				"excludes.",
-		},
-		{
-			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(parseSeconds),
-			Help: "How long a node may take to stop its workers after a membership change; then the job goes on without " +
-				"the node. Default: --restart-grace plus 10, plus --preflight-timeout if there is a --preflight-cmd, " +
-				"and at least keep_alive_interval times keep_alive_max_attempt.",
-		},
-		{
-			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
-			Values: []string{"now", "next-restart", "never"}, parse: as(oneOf("now", "next-restart", "never")),
-			Help: "When a running job admits new nodes, which restarts its workers: now, next-restart (at the next " +
-				"restart for any reason) or never.",
-		},
-		{
-			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(parseSeconds),
-			Help: "If workers fail sooner than this after their start, pause before each further restart; the pauses " +
-				"grow. 0 never pauses.",
-		},
-		{
-			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS",
-			Group: groupLife, Torchrun: true,
-			parse: as(aboveZero),
-			Help:  "Accepted for torchrun's sake and ignored: the launcher notices a worker's exit at once.",
-		},
-		{
-			Name: "signals-to-handle", Kind: KindString, Default: "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Placeholder: "SIG,...",
-			Group: groupLife, Torchrun: true,
-			Help: "On these signals the launcher forwards the signal to the workers, waits for them and exits.",
-		},
-		{
-			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
-			parse: as(parseSeconds),
-			Env:   []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
-			Help:  "How long workers may take to stop before SIGKILL when the launcher is told to stop.",
-		},
-		{
-			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(parseSeconds),
-			Help: "The same when workers are stopped for a restart, after a failure or a membership change. Default: " +
-				"--shutdown-timeout.",
-		},
-		{
-			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(parseSeconds),
-			Help: "How long a worker that has written its error file may take to exit before it counts as failed. 0 " +
-				"waits forever.",
-		},
-		{
-			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
-			parse: as(parseSeconds),
-			Env:   []string{"PET_EXIT_BARRIER_TIMEOUT", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
-			Help: "How long a node whose workers have all exited with 0 waits for the others; then it ends with " +
-				"success. A node that hosts a store stays until the job has ended. If the time is given, it leaves after " +
-				"at least the keep-alive time; the nodes that still need the store then end with code 75.",
-		},
-		{
-			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(ParseExitCodeMap),
-			Help: "Replace the launcher's exit code, for a scheduler. FROM is a code or a reason: 137=75,rendezvous=99.",
-		},
-
+	}, lifeFlags(), []Flag{
 		{
 			Name: "dry-run", Kind: KindBool, Group: groupBefore, Env: []string{}, CommandLineOnly: true,
 			Help: "Print what the launch would do, as elasticrun explain does, and start nothing. Exit code 2 or 73 " +
@@ -321,6 +258,11 @@ func Flags() []Flag {
 			Help:  "How long --preflight-cmd may take before it counts as failed.",
 		},
 
+		{
+			Name: "notify-cmd", Kind: KindString, Placeholder: "CMD", Group: groupObserve, Effect: Executes,
+			Help: "Run by sh -c with one JSON document on its stdin when the job has ended, was restarted, has lost a node, " +
+				"hangs or is preempted. The node of rank 0 runs it. It may take 10 seconds, and the job does not wait for it.",
+		},
 		{
 			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupObserve, parse: as(parseStatusAddr),
 			Help: "Serve this node's status over HTTP: /healthz, /readyz, /status and /metrics. :PORT serves this " +
@@ -377,7 +319,7 @@ func Flags() []Flag {
 			Name: "version", Kind: KindAction, Group: groupLauncher, CommandLineOnly: true,
 			Help: "Show the version.",
 		},
-	})
+	}))
 }
 
 // fillEnv sets the variable of every flag that does not name its own: PET_<NAME> for torchrun's flags, and

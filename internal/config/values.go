@@ -29,6 +29,7 @@ const (
 	maxProcPerNode = 1 << 16
 	maxRestarts    = 1 << 30
 	maxBytes       = 1 << 50
+	maxMultiple    = 1 << 20
 )
 
 const (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/filetimer"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
@@ -26,6 +27,11 @@ func Environment(cfg *config.Config, log zerolog.Logger) []string {
 	}
 	own := append([]string{"TORCHELASTIC_SIGNALS_TO_HANDLE=" + cfg.SignalNames}, schedulerVariables(cfg)...)
 	return withVariables(caller.Without(config.WithoutSecrets(env)), append(own, gpuCount(cfg)...))
+}
+
+// WithTimerFile returns the environment of workers with the path of the file timer's FIFO.
+func WithTimerFile(env []string, path string) []string {
+	return withVariables(env, []string{filetimer.PathEnv + "=" + path})
 }
 
 // withVariables returns env with variables in place of those of the same names.

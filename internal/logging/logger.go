@@ -7,6 +7,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/term"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // New returns elasticrun's log and the queue through which its lines, and events on the console, reach stderr. The
@@ -44,6 +46,25 @@ func Notice(format string, level zerolog.Level, log zerolog.Logger, lines io.Wri
 			Always(log).Msg(line)
 		default:
 			_, _ = io.WriteString(lines, "elasticrun: "+Line(line)+"\n") // the queue returns no error
+		}
+	}
+}
+
+// Text returns a function that shows a title and lines for people, as [Notice] shows one line. The lines stay together,
+// and each ends with a newline. Where the log is JSON they are one field of one record, with the level "warn" if it is
+// a warning.
+func Text(
+	format string, level zerolog.Level, log zerolog.Logger, lines io.Writer,
+) func(warning bool, title, text string) {
+	return func(warning bool, title, text string) {
+		switch {
+		case level > zerolog.WarnLevel:
+		case format == "json" && warning:
+			log.Warn().Str("text", text).Msg(title)
+		case format == "json":
+			Always(log).Str("text", text).Msg(title)
+		default:
+			_, _ = io.WriteString(lines, "elasticrun: "+Line(title)+"\n"+report.Printable(text)) // the queue returns no error
 		}
 	}
 }

@@ -122,6 +122,10 @@ func variables() []struct{ name, meaning string } {
 			"ELASTICRUN_GPU_COUNT",
 			"The number of GPUs that a worker sees. Set for workers if it is not set, unless only nvidia-smi knows the number.",
 		},
+		{
+			"ELASTICRUN_HEARTBEAT_FILE",
+			"Set for workers: a file that a worker may touch to show that it makes progress, or into which it writes its step.",
+		},
 		{"TORCHELASTIC_ERROR_FILE", "The file to which the launcher writes the root cause of a failure, as torchrun does."},
 		{"TMPDIR", "The folder for the temporary log folders of jobs without `--log-dir`."},
 	}

@@ -44,8 +44,9 @@ func Assemble(in Input) (Plan, error) {
 		Interpreter: in.Interpreter,
 		Logs:        Logs{Folder: in.Logs.Run, Temporary: c.LogDir == "" && in.Logs.Run != ""},
 		Job: Job{
-			RunID: c.RunID, MinNodes: c.MinNodes, MaxNodes: c.MaxNodes, NprocPerNode: c.NprocPerNode, Role: c.Role,
-			MaxRestarts: c.MaxRestarts,
+			RunID: c.RunID, MinNodes: c.MinNodes, MaxNodes: c.MaxNodes, NodesMultiple: c.NodesMultiple,
+			NprocPerNode: c.NprocPerNode, Role: c.Role,
+			MaxRestarts: c.MaxRestarts, Preemption: preemption(c),
 		},
 		Rendezvous: rendezvous(c, in.Endpoints),
 	}

@@ -44,6 +44,8 @@ type Job struct {
 	RunID    string `json:"run_id"`
 	MinNodes int    `json:"min_nodes"`
 	MaxNodes int    `json:"max_nodes"`
+	// NodesMultiple divides the number of nodes of each round; 1 allows any number.
+	NodesMultiple int `json:"nodes_multiple"`
 	// ExpectedNodes is the number of nodes that will come; nil if it is not known.
 	ExpectedNodes *int `json:"expected_nodes"`
 	// NodeRank is the rank that this node was given: its rank with the static backend, else a hint; nil for none.
@@ -51,6 +53,8 @@ type Job struct {
 	NprocPerNode int    `json:"nproc_per_node"`
 	Role         string `json:"role"`
 	MaxRestarts  int    `json:"max_restarts"`
+	// Preemption says what preempts the job and what follows, in one line for people; empty if nothing does.
+	Preemption string `json:"preemption,omitempty"`
 }
 
 // Values of Rendezvous.Hosts: whether this node hosts the coordination store.

@@ -89,15 +89,21 @@ func (p Plan) jobLines() []string {
 		if j.ExpectedNodes != nil {
 			nodes += fmt.Sprintf(", %d of them expected", *j.ExpectedNodes)
 		}
+		if j.NodesMultiple > 1 {
+			nodes += fmt.Sprintf("; each round has a multiple of %d, and the others are spares", j.NodesMultiple)
+		}
 	}
 	lines := []string{"run id       " + runID, "nodes        " + nodes}
 	if j.NodeRank != nil {
 		lines = append(lines, "node rank    "+strconv.Itoa(*j.NodeRank))
 	}
-	return append(lines,
+	lines = append(lines,
 		fmt.Sprintf("workers here %d, role %s", j.NprocPerNode, j.Role),
-		fmt.Sprintf("restarts     at most %d", j.MaxRestarts),
-		"ranks        "+p.RanksNote)
+		fmt.Sprintf("restarts     at most %d", j.MaxRestarts))
+	if j.Preemption != "" {
+		lines = append(lines, "preemption   "+j.Preemption)
+	}
+	return append(lines, "ranks        "+p.RanksNote)
 }
 
 func (p Plan) rendezvousLines() []string {

@@ -50,6 +50,8 @@ func families() []family {
 			func(s Snapshot) float64 { return float64(s.MembershipChanges) }),
 		ofNode("worker_failures_total", "Workers of this node that failed.",
 			func(s Snapshot) float64 { return float64(s.Failures) }),
+		ofNode("hang_suspected", "1 while no worker of the job makes progress, as far as this node knows; else 0.",
+			func(s Snapshot) float64 { return truth(s.Hang != nil) }),
 		ofRound("round", "Number of the node's latest round.",
 			func(s Snapshot) float64 { return float64(*s.Round) }),
 		ofRound("node_rank", "Rank of the node in that round.",

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/jobs"
+	"github.com/elasticrun/elasticrun/internal/stacks"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -35,8 +36,10 @@ type Sources struct {
 	Usage UsageSampler
 	// LastLines returns workers' last lines by local rank. It may block on a disk.
 	LastLines func() map[int]string
-	GPUs      func(ctx context.Context) ([]topology.GPULoad, error)
-	Logger    zerolog.Logger
+	// Signs returns workers' last signs of life and steps by local rank. It reads nothing.
+	Signs  func() map[int]stacks.Life
+	GPUs   func(ctx context.Context) ([]topology.GPULoad, error)
+	Logger zerolog.Logger
 }
 
 // Observer measures an agent on demand. Close it.
@@ -45,8 +48,11 @@ type Observer struct {
 	usage   probe[map[int]Usage]
 	lines   probe[map[int]string]
 	gpus    probe[[]GPU]
-	ctx     context.Context //nolint:containedctx // of measurements that outlive a call of Observe; Close cancels it
-	cancel  context.CancelFunc
+	signs   func() map[int]stacks.Life
+	// procIsOurs reports whether the workers' pids are those of /proc.
+	procIsOurs func() bool
+	ctx        context.Context //nolint:containedctx // of measurements that outlive a call of Observe; Close cancels it
+	cancel     context.CancelFunc
 }
 
 // NewObserver returns an Observer. It measures nothing before the first call of Observe.
@@ -59,6 +65,12 @@ func NewObserver(tracker *Tracker, from Sources) *Observer {
 		usage:   probe[map[int]Usage]{every: usageAge, failed: failed},
 		lines:   probe[map[int]string]{every: usageAge, failed: failed},
 		gpus:    probe[[]GPU]{every: gpuAge, failed: failed},
+
+		signs:      from.Signs,
+		procIsOurs: procs.ProcIsOurs,
+	}
+	if o.signs == nil {
+		o.signs = func() map[int]stacks.Life { return nil }
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	m := meter{sampler: from.Usage}
@@ -84,16 +96,26 @@ func (o *Observer) Observe(ctx context.Context) Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	usage, lines, gpus := o.usage.get(ctx, o.ctx), o.lines.get(ctx, o.ctx), o.gpus.get(ctx, o.ctx)
-	s := o.state()
+	s, signs := o.state(), o.signs()
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		if u, ok := usage[w.PID]; ok && w.alive() {
 			w.Usage = &u
 		}
+		if life, ok := signs[w.LocalRank]; ok && w.alive() {
+			w.Quiet, w.Sign, w.Step = &life.Quiet, life.Sign, life.Step
+		}
 		w.LastLine = report.Head(strings.TrimSpace(report.Printable(lines[w.LocalRank])), maxLastLine)
 	}
 	s.GPUs = append(s.GPUs, gpus...)
 	return s
+}
+
+// LastLines returns the last lines of the workers by local rank, within 2 s.
+func (o *Observer) LastLines(ctx context.Context) map[int]string {
+	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	return o.lines.get(ctx, o.ctx)
 }
 
 // state returns the Snapshot without what has to be measured.

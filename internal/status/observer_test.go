@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/stacks"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
@@ -36,11 +37,33 @@ func running() *Tracker {
 	return b
 }
 
+// Where /proc has other processes under the workers' pids, none is read.
+func TestStacksOfForeignProc(t *testing.T) {
+	o := NewObserver(running(), Sources{
+		Signs: func() map[int]stacks.Life { return map[int]stacks.Life{1: {Quiet: 7}} },
+	})
+	defer o.Close()
+	o.procIsOurs = func() bool { return false }
+	workers := o.Stacks(t.Context(), true)
+	if len(workers) != 2 {
+		t.Fatalf("%d workers, want 2", len(workers))
+	}
+	for _, w := range workers {
+		if w.Problem != "/proc belongs to another pid namespace" || w.State != "" || w.PID == 0 {
+			t.Errorf("worker %+v", w)
+		}
+		if (w.Life != nil) != (w.LocalRank == 1) {
+			t.Errorf("local rank %d: %+v", w.LocalRank, w.Life)
+		}
+	}
+}
+
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sampler, gpuAsked, hang := &fakeSampler{}, 0, false
 		l := NewObserver(running(), Sources{
 			Usage:     sampler,
+			Signs:     func() map[int]stacks.Life { return map[int]stacks.Life{1: {Quiet: 7, Sign: "output"}} },
 			LastLines: func() map[int]string { return map[int]string{1: "\x1b[31mloss 0.5\x1b[0m\r"} },
 			GPUs: func(ctx context.Context) ([]topology.GPULoad, error) {
 				gpuAsked++
@@ -66,6 +89,9 @@ func TestObserver(t *testing.T) {
 		}
 		if got := s.Workers[1].LastLine; got != "loss 0.5" {
 			t.Errorf("last line %q", got)
+		}
+		if w := s.Workers[1]; w.Quiet == nil || *w.Quiet != 7 || w.Sign != "output" || s.Workers[0].Quiet != nil {
+			t.Errorf("signs of %+v", s.Workers)
 		}
 		if diff := cmp.Diff([]GPU{{UtilizationPercent: new(70), MemoryUsedBytes: new(int64(1))}}, s.GPUs); diff != "" {
 			t.Errorf("GPUs (-want +got):\n%s", diff)

@@ -46,6 +46,7 @@ func sample() Snapshot {
 	s.Workers[0].Usage = &Usage{Processes: 5, CPUPercent: new(101.5), RSSBytes: 3 << 30}
 	s.Workers[1].Usage = &Usage{Processes: 5, CPUPercent: new(99.8), RSSBytes: 3 << 30}
 	s.Workers[0].LastLine = "step 1200 loss 0.31"
+	s.Workers[0].Quiet, s.Workers[0].Sign, s.Workers[0].Step = new(3.2), "step 1200", new(int64(1200))
 	s.GPUs = []GPU{{
 		UtilizationPercent: new(97), MemoryUsedBytes: new(int64(60 << 30)),
 		MemoryTotalBytes: new(int64(80 << 30)),
@@ -137,9 +138,9 @@ func TestText(t *testing.T) {
 NODE  HOST     STATE    FOR  WORKERS  CPU  MEMORY  GPU                LAST LINE
 1     node3 x  running  46s  2/2      2.0  6.0GiB  1 x 97%, 75% full  step 1200 loss 0.31
 
-RANK  LOCAL  PID  STATE    FOR  CPU  MEMORY  LAST LINE
-2     0      240  running  46s  1.0  3.0GiB  step 1200 loss 0.31
-3     1      241  running  46s  1.0  3.0GiB
+RANK  LOCAL  PID  STATE    FOR  CPU  MEMORY  STEP  QUIET  LAST LINE
+2     0      240  running  46s  1.0  3.0GiB  1200  3s     step 1200 loss 0.31
+3     1      241  running  46s  1.0  3.0GiB  -     -
 
 last failure: rank 3 on node3 x in round 0, 51s ago: boom
 `

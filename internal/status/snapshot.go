@@ -21,6 +21,7 @@ const (
 	Running  State = "running"  // workers run
 	// Suspended means that all workers that run are stopped by a signal, as after Ctrl-Z.
 	Suspended State = "suspended"
+	Saving    State = "saving"   // workers are to save and exit, because the job is preempted
 	Stopping  State = "stopping" // workers are being stopped
 	Finished  State = "finished" // all workers of this node exited with 0; it waits for the other nodes
 	Ended     State = "ended"    // the launcher is about to end
@@ -28,7 +29,7 @@ const (
 
 // States returns all states.
 func States() []State {
-	return []State{Starting, Waiting, Running, Suspended, Stopping, Finished, Ended}
+	return []State{Starting, Waiting, Running, Suspended, Saving, Stopping, Finished, Ended}
 }
 
 // Ready reports whether the node runs its workers or has finished them.
@@ -82,6 +83,9 @@ type Snapshot struct {
 	Failures          int      `json:"failures"`
 	LastFailure       *Failure `json:"last_failure"`
 
+	// Hang is the hang that the job is in, as far as this node knows; null if its workers make progress.
+	Hang *Hang `json:"hang,omitempty"`
+
 	// Store says who keeps the job's coordination store, as this agent has learned last; null if the agents do not keep it
 	// together.
 	Store *Store `json:"store,omitempty"`
@@ -103,6 +107,14 @@ type Failure struct {
 	Summary string      `json:"summary"`
 }
 
+// Hang says that no worker of the job makes progress.
+type Hang struct {
+	Time report.Time `json:"time"` // when it was found
+	// Ranks are the workers that are the likeliest reason; empty if that could not be told.
+	Ranks   []int  `json:"ranks,omitempty"`
+	Summary string `json:"summary"`
+}
+
 // Worker is one worker of the current round.
 type Worker struct {
 	Rank      int         `json:"rank"`
@@ -114,6 +126,12 @@ type Worker struct {
 	Signal    string      `json:"signal,omitempty"`
 	// Usage is that of the worker and all of its descendants; null if unknown.
 	Usage *Usage `json:"usage"`
+	// Quiet is the time since its last sign of life in seconds, as of the last sample, which is up to 15 s old; null if
+	// nobody looks for signs. Sign is that sign, as in [stacks.Life]; empty if it has shown none. Step is the last step
+	// that it has reported; null if none.
+	Quiet *float64 `json:"quiet,omitempty"`
+	Sign  string   `json:"sign,omitempty"`
+	Step  *int64   `json:"step,omitempty"`
 	// LastLine is the last line that it wrote, to stdout or stderr.
 	LastLine string `json:"last_line,omitempty"`
 }

@@ -23,14 +23,29 @@ const (
 // Stacks returns what the workers of this node are doing, by local rank, within 2 s. The kernel can make the read of a
 // worker's memory wait; such a worker has that as its problem.
 func (o *Observer) Stacks(ctx context.Context, allThreads bool) []stacks.Worker {
+	return o.StacksOf(ctx, nil, allThreads)
+}
+
+// StacksOf is Stacks for the workers with those local ranks; nil means all.
+func (o *Observer) StacksOf(ctx context.Context, localRanks []int, allThreads bool) []stacks.Worker {
 	ctx, cancel := context.WithTimeout(ctx, stacksTimeout)
 	defer cancel()
-	s := o.tracker.Snapshot()
+	s, signs := o.tracker.Snapshot(), o.signs()
 	workers := []stacks.Worker{}
 	for _, w := range s.Workers {
-		if w.alive() {
-			workers = append(workers, stacks.Worker{Rank: w.Rank, LocalRank: w.LocalRank, Host: s.Host, PID: w.PID})
+		if w.alive() && (localRanks == nil || slices.Contains(localRanks, w.LocalRank)) {
+			worker := stacks.Worker{Rank: w.Rank, LocalRank: w.LocalRank, Host: s.Host, PID: w.PID}
+			if life, ok := signs[w.LocalRank]; ok {
+				worker.Life = &life
+			}
+			workers = append(workers, worker)
 		}
+	}
+	if !o.procIsOurs() {
+		for i := range workers {
+			workers[i].Problem = "/proc belongs to another pid namespace"
+		}
+		return workers
 	}
 	type read struct {
 		at     int
@@ -80,8 +95,8 @@ func PackStacks(workers []stacks.Worker) []byte {
 // maxUnpacked bounds the stacks of one node, in bytes.
 const maxUnpacked = 64 << 20
 
-// unpackStacks is the inverse of PackStacks.
-func unpackStacks(packed []byte) ([]stacks.Worker, error) {
+// UnpackStacks is the inverse of [PackStacks].
+func UnpackStacks(packed []byte) ([]stacks.Worker, error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("unpack the stacks: %w", err)

@@ -58,11 +58,16 @@ func Stacks(
 		return nil, err
 	}
 	if len(cfg.Ranks) > 0 {
+		all := stacks.Group{Workers: slices.Clone(workers)}
 		workers = slices.DeleteFunc(workers, func(w stacks.Worker) bool {
 			return !cfg.Ranks.Has(workerlog.Ranks{Local: w.LocalRank, Global: w.Rank})
 		})
 		if len(workers) == 0 {
-			return nil, &config.UsageError{Where: "--rank", Problem: "no worker with such a rank runs" + j.where()}
+			problem := "no worker with such a rank runs" + j.where()
+			if len(all.Workers) > 0 {
+				problem += "; those that run have the ranks " + all.Ranks()
+			}
+			return nil, &config.UsageError{Where: "--rank", Problem: problem}
 		}
 	}
 	j.Time = report.Time{Time: time.Now()}
@@ -160,7 +165,7 @@ func (j *JobStacks) workersOf(s elastic.Snapshot) []stacks.Worker {
 		if a.Departed {
 			continue
 		}
-		workers, err := unpackStacks(a.Stacks)
+		workers, err := UnpackStacks(a.Stacks)
 		if err != nil {
 			j.Silent = append(j.Silent, a.Host)
 			continue

@@ -39,8 +39,12 @@ func (j Job) Text() string {
 	if len(j.Nodes) == 1 && j.Nodes[0].Status != nil {
 		workers := j.Nodes[0].Status.Workers
 		b.WriteString("\n")
-		table(&b, "RANK\tLOCAL\tPID\tSTATE\tFOR\tCPU\tMEMORY\tLAST LINE", len(workers),
+		table(&b, "RANK\tLOCAL\tPID\tSTATE\tFOR\tCPU\tMEMORY\tSTEP\tQUIET\tLAST LINE", len(workers),
 			func(i int) string { return workerRow(workers[i], now) })
+	}
+	if h := j.hang(); h != nil {
+		fmt.Fprintf(&b, "\nhang suspected %s ago: %s; elasticrun stacks shows where all workers are\n", age(now, h.Time),
+			cleanUpTo(report.MaxSummary, h.Summary))
 	}
 	if f, host := j.lastFailure(); f != nil {
 		fmt.Fprintf(&b, "\nlast failure: rank %d on %s in round %d, %s ago: %s\n", f.Rank, host, f.Round,
@@ -88,6 +92,16 @@ func (s *Store) text() string {
 	}
 	return fmt.Sprintf("store: kept by %s, led by %s: one of them is lost or new, and the loss of another one may end "+
 		"the job", strings.Join(voters, ", "), clean(s.Leader))
+}
+
+// hang returns the latest known hang; nil if no node knows one.
+func (j Job) hang() (last *Hang) {
+	for _, n := range j.Nodes {
+		if s := n.Status; s != nil && s.Hang != nil && (last == nil || s.Hang.Time.After(last.Time.Time)) {
+			last = s.Hang
+		}
+	}
+	return last
 }
 
 // lastFailure returns the latest known failure and its host.
@@ -215,7 +229,14 @@ func workerRow(w Worker, now time.Time) string {
 	case w.State == WorkerFailed && w.ExitCode != nil:
 		state += fmt.Sprintf(" %d", *w.ExitCode)
 	}
-	return cells(rank, strconv.Itoa(w.LocalRank), strconv.Itoa(w.PID), state, age(now, w.Since), cpu, rss,
+	step, quiet := "-", "-"
+	if w.Step != nil {
+		step = strconv.FormatInt(*w.Step, 10)
+	}
+	if w.Quiet != nil {
+		quiet = seconds.Format(time.Duration(*w.Quiet) * time.Second)
+	}
+	return cells(rank, strconv.Itoa(w.LocalRank), strconv.Itoa(w.PID), state, age(now, w.Since), cpu, rss, step, quiet,
 		clean(w.LastLine))
 }
 

@@ -85,6 +85,12 @@ func (s *Snapshot) apply(r events.Event) {
 		}
 	case events.KindWorkerEnded:
 		s.end(r)
+	case events.KindHang:
+		s.Hang = &Hang{Time: report.Time{Time: r.Time}, Ranks: r.Ranks, Summary: r.Summary}
+	case events.KindHangOver:
+		s.Hang = nil
+	case events.KindPreempted:
+		s.enter(Saving, r, "")
 	case events.KindStop:
 		s.enter(Stopping, r, r.Why)
 	case events.KindFailure:
@@ -115,6 +121,7 @@ func (s *Snapshot) setWhy(at time.Time, why string) {
 // begin applies the start of a round.
 func (s *Snapshot) begin(r events.Event) {
 	s.enter(Starting, r, "")
+	s.Hang = nil
 	s.Nodes, s.WorldSize = r.Nodes, r.WorldSize
 	if r.Restarts != nil && r.MaxRestarts != nil {
 		s.Restarts, s.MaxRestarts = *r.Restarts, *r.MaxRestarts

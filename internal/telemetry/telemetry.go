@@ -7,41 +7,57 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/announce"
+	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/httpserver"
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/listen"
+	"github.com/elasticrun/elasticrun/internal/liveness"
 	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/notify"
+	"github.com/elasticrun/elasticrun/internal/stacks"
 	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Telemetry writes the event log, prints torch's events and serves the status. Close it.
 type Telemetry struct {
-	tracker  status.Tracker
-	observer *status.Observer
-	log      zerolog.Logger
-	last     events.Event       // the fields that all events of the launcher have
-	sinks    events.Sinks       // tracker, the announcer, and those of file and console that there are
-	file     *events.FileLog    // nil: there is no --event-log
-	console  *events.TorchLines // nil: torch's events are not printed
-	listener net.Listener       // nil: there is no --status-addr
-	server   *httpserver.Server // nil before Attach, or without a listener
-	local    *httpserver.Server // for elasticrun ps, status and stop; nil before Attach, or if it could not be registered
-	usage    *procs.Sampler     // nil before Attach, like agent and gpus
-	agent    *agent.Agent       //
-	gpus     *topology.ComputeApps
-	launcher jobs.Launcher // zero before Attach
+	tracker   status.Tracker
+	observer  *status.Observer
+	show      func(warning bool, title, text string) // on the console
+	notice    func(line string)
+	ask       status.AskStacks // nil before Attach, or if nobody can be asked
+	keepsLogs bool
+	log       zerolog.Logger
+	mu        sync.Mutex
+	last      events.Event       // guarded by mu: the fields that all events of the launcher have
+	sinks     events.Sinks       // tracker, the announcer, and those of file and console that there are
+	file      *events.FileLog    // nil: there is no --event-log
+	console   *events.TorchLines // nil: torch's events are not printed
+	notifier  *notify.Notifier   // nil: there is no --notify-cmd
+	listener  net.Listener       // nil: there is no --status-addr
+	server    *httpserver.Server // nil before Attach, or without a listener
+	port      *int               // of health checks; nil: none are answered
+	health    *httpserver.Server // nil before Attach, or without a port that can be used
+	local     *httpserver.Server // for elasticrun ps, status and stop; nil before Attach, or if it could not be registered
+	usage     *procs.Sampler     // nil before Attach, like agent and gpus
+	agent     *agent.Agent       //
+	gpus      *topology.ComputeApps
+	hangs     hangs
+	liveness  *liveness.Watcher
+	launcher  jobs.Launcher // zero before Attach
 }
 
 // Open opens the event log and the listener of --status-addr. Torch's events go to lines, if the user wants them. Its
@@ -49,7 +65,10 @@ type Telemetry struct {
 func Open(
 	ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger, lines io.Writer,
 ) (*Telemetry, error) {
-	t := &Telemetry{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
+	t := &Telemetry{
+		hangs: hangs{auto: cfg.HangTimeout.Auto, action: cfg.HangAction}, log: log, port: cfg.TorchAgent.HealthPort,
+		last: events.Event{RunID: cfg.RunID, Host: host},
+	}
 	if cfg.StatusAddr != nil {
 		var err error
 		if t.listener, err = listen.On(ctx, cfg.Where("status-addr"), *cfg.StatusAddr); err != nil {
@@ -72,8 +91,9 @@ func Open(
 			}
 		}
 	}
-	notice := logging.Notice(cfg.LogFormat, cfg.LogLevel, log, lines)
-	t.sinks = events.Sinks{&t.tracker, announce.New(announced(cfg), notice)}
+	t.notice = logging.Notice(cfg.LogFormat, cfg.LogLevel, log, lines)
+	t.show, t.keepsLogs = logging.Text(cfg.LogFormat, cfg.LogLevel, log, lines), cfg.KeepsLogs()
+	t.sinks = events.Sinks{&t.tracker, announce.New(announced(cfg), t.notice)}
 	if t.file != nil {
 		t.sinks = append(t.sinks, t.file)
 	}
@@ -82,8 +102,15 @@ func Open(
 		t.console.QualifyHost(ctx, host)
 		t.sinks = append(t.sinks, t.console)
 	}
+	if cfg.NotifyCmd != "" {
+		t.notifier = notify.New(ctx, notify.Options{
+			Command: cfg.NotifyCmd, Env: caller.Without(config.WithoutSecrets(os.Environ())),
+			Only: cfg.MaxNodes == 1, Windowed: cfg.Rendezvous.RestartWindow > 0, Logger: log,
+		})
+		t.sinks = append(t.sinks, t.notifier)
+	}
 	t.observer = status.NewObserver(&t.tracker, status.Sources{
-		Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad,
+		Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Signs: t.signs,
 		Logger: log,
 	})
 	t.Emit(events.Event{
@@ -113,16 +140,22 @@ type Job struct {
 	Launcher jobs.Launcher
 	Secret   config.Secret // of its agents
 	Close    status.CloseRun
+	Ask      status.AskStacks // may be nil
 }
 
-// Attach registers the job on this machine and starts to serve the status of its agent, which is about to run.
-func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps, job Job) {
-	t.agent, t.gpus, t.usage, t.launcher = a, gpus, procs.NewSampler(), job.Launcher
+// Attach registers the job on this machine and starts to serve the status of its agent, which is about to run with that
+// watcher.
+func (t *Telemetry) Attach(
+	ctx context.Context, a *agent.Agent, gpus *topology.ComputeApps, watcher *liveness.Watcher, job Job,
+) {
+	t.agent, t.gpus, t.liveness, t.usage, t.launcher = a, gpus, watcher, procs.NewSampler(), job.Launcher
+	t.ask = job.Ask
 	if entry, err := jobs.Machine().Register(job.Launcher); err != nil {
 		t.log.Debug().Err(err).Msg("elasticrun ps and stop do not find this job; everything else goes on")
 	} else {
 		t.local = status.ServeLocal(entry, t.observer, job.Secret, job.Close, t.log)
 	}
+	t.serveHealth(ctx)
 	if t.listener == nil {
 		return
 	}
@@ -132,6 +165,22 @@ func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps, job Job) 
 		"http://"+t.listener.Addr().String()+"/status").Msg("status is served")
 }
 
+// serveHealth begins to answer health checks, if the user has named a port. They come from a kubelet or a load
+// balancer, which reaches the addresses of the node or the pod and not 127.0.0.1, so all addresses are listened on. As
+// under torchrun, a port that cannot be used changes nothing else.
+func (t *Telemetry) serveHealth(ctx context.Context) {
+	if t.port == nil {
+		return
+	}
+	l, err := listen.On(ctx, status.HealthPortEnv, config.HostPort{Port: *t.port})
+	if err != nil {
+		t.log.Warn().Err(err).Msg("health checks are not answered; everything else goes on")
+		return
+	}
+	t.health = status.ServeHealth(l, t.observer, t.agent.Answers, t.log)
+	t.log.Info().Str("address", l.Addr().String()).Msg("health checks are answered")
+}
+
 // maxBrief bounds the status that is stored for elasticrun status, in bytes.
 const maxBrief = 48 << 10
 
@@ -139,8 +188,11 @@ const maxBrief = 48 << 10
 func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observe(ctx).Brief(maxBrief) }
 
 // Stacks returns what the workers of this node are doing, as elasticrun stacks reads it from the store.
-func (t *Telemetry) Stacks(ctx context.Context, allThreads bool) []byte {
-	return status.PackStacks(t.observer.Stacks(ctx, allThreads))
+func (t *Telemetry) Stacks(ctx context.Context, r elastic.StacksRequest) []byte {
+	if r.Look {
+		return status.PackStacks(t.look(ctx, r.AllThreads))
+	}
+	return status.PackStacks(t.observer.Stacks(ctx, r.AllThreads))
 }
 
 // Waits records what this node waits for, in words for people; empty if that is not known.
@@ -152,9 +204,20 @@ func (t *Telemetry) StoreChanged(s *status.Store) { t.tracker.StoreChanged(s) }
 // Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
 	if r.Kind.Logged() {
+		t.mu.Lock()
 		t.last.NodeRank, t.last.Round = r.NodeRank, r.Round
+		t.mu.Unlock()
 	}
 	t.sinks.Emit(r)
+}
+
+// event returns an event of the launcher itself.
+func (t *Telemetry) event(kind events.Kind, at time.Time) events.Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.last
+	e.Kind, e.Time = kind, at
+	return e
 }
 
 // Close emits and records how the launcher ended, and stops the status server.
@@ -162,9 +225,8 @@ func (t *Telemetry) Close(rep report.Report) {
 	if t == nil {
 		return
 	}
-	r := t.last
-	r.Kind, r.Time, r.ExitCode, r.Reason, r.Error = events.KindEnd, time.Now(), &rep.ExitCode, rep.Reason,
-		report.Head(rep.Error, report.MaxSummary)
+	r := t.event(events.KindEnd, time.Now())
+	r.ExitCode, r.Reason, r.Error = &rep.ExitCode, rep.Reason, report.Head(rep.Error, report.MaxSummary)
 	r.Restarts, r.OthersUnknown = &rep.Restarts, rep.OthersUnknown
 	if c := rep.RootCause; c != nil {
 		r.RootCause = &events.RootCause{
@@ -173,9 +235,15 @@ func (t *Telemetry) Close(rep report.Report) {
 		}
 	}
 	t.Emit(r)
+	if t.notifier != nil {
+		t.notifier.Close()
+	}
 	t.recordEnd(r)
 	if t.local != nil {
 		t.local.Close()
+	}
+	if t.health != nil {
+		t.health.Close()
 	}
 	if t.server != nil {
 		t.server.Close()
@@ -212,6 +280,13 @@ func (t *Telemetry) recordEnd(end events.Event) {
 func (t *Telemetry) Sample(pids map[int]int) map[int]procs.Usage { return t.usage.Sample(pids) }
 
 func (t *Telemetry) lastLines() map[int]string { return t.agent.LastLines() }
+
+func (t *Telemetry) signs() map[int]stacks.Life {
+	if t.liveness == nil { // there is no agent yet
+		return nil
+	}
+	return t.liveness.Signs()
+}
 
 func (t *Telemetry) gpuLoad(ctx context.Context) ([]topology.GPULoad, error) {
 	if t.gpus == nil {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,10 +37,23 @@ type Options struct {
 	Events events.Sink
 	// Usage samples the workers every 5 s into Events. Nil samples nothing.
 	Usage UsageSampler
+	// Liveness looks for signs of life of the workers, which the rendezvous learns. Nil looks for none.
+	Liveness Liveness
+	// StepPattern finds the number of a training step in a line of the workers' output: in its first group, or else in the
+	// whole match. Nil looks for none.
+	StepPattern *regexp.Regexp
+	// WorkerDir is a folder on a local disk for the files through which workers and agent talk; see [HeartbeatEnv]. Empty
+	// means that workers have no such files.
+	WorkerDir string
 	// Kernel answers why a worker was killed, and what workers do when they are about to be stopped. Nil leaves that open.
 	Kernel Kernel
 	// Devices answers whether a restart must wait for the devices that the workers held. Nil never waits.
 	Devices Devices
+	// Stacks shows where workers are before SIGKILL ends them, when ErrorExitTimeout has passed, and when some workers
+	// have long been done and others not. Nil shows nothing.
+	Stacks Stacks
+	// ProgressAfter is how long that is; 0 is DefaultProgressAfter.
+	ProgressAfter time.Duration
 	// Fitness checks this machine after a worker of its own has failed and the workers are stopped. If the machine is not
 	// fit, the agent leaves the job and Run returns an [*UnfitError]. Nil checks nothing.
 	Fitness Fitness
@@ -59,6 +75,19 @@ type Options struct {
 	// is forever. ErrorFiles watches the files. Nil watches none.
 	ErrorExitTimeout time.Duration
 	ErrorFiles       FileWatcher
+	// UninterruptibleTimeout is how long a worker may stay in an uninterruptible sleep in the kernel before it counts as
+	// failed, without a restart; 0 is forever. Kernel must not be nil then.
+	UninterruptibleTimeout time.Duration
+	// Timers keeps the timers of workers. A worker whose timer expires gets the signal that it has chosen. Nil keeps none.
+	Timers Timers
+	// Preempt receives when this node is about to be taken away: the rendezvous then preempts the job on all nodes. Only
+	// Signal and By count. It may be nil.
+	Preempt <-chan rdzv.Preemption
+	// PreemptGrace is how long workers may then take to save, as all nodes of the job have it. PreemptNotice is how long
+	// after that this node is taken away, and Deadline is when it is in any case: both shorten the grace. Zero values
+	// stand for unknown ones.
+	PreemptGrace, PreemptNotice time.Duration
+	Deadline                    time.Time
 	// Logger is the launcher's own log. The zero value discards.
 	Logger zerolog.Logger
 }
@@ -85,9 +114,15 @@ func (o *Options) validate() error {
 
 // SignalError is the cause of the context of [Agent.Run] when the launcher received a stop signal. The workers get the
 // same signal.
-type SignalError struct{ Signal syscall.Signal }
+type SignalError struct {
+	Signal syscall.Signal
+	// From says for people where it came from, such as "from pid 4711 (slurmstepd), user root"; empty if not known.
+	From string
+}
 
-func (e *SignalError) Error() string { return "received " + procs.SignalName(e.Signal) }
+func (e *SignalError) Error() string {
+	return strings.TrimSpace("received " + procs.SignalName(e.Signal) + " " + e.From)
+}
 
 // Agent runs one worker group. Make it with [New] and call Run once.
 type Agent struct {
@@ -108,7 +143,15 @@ type Agent struct {
 	devices      *deviceWait    // what the next start waits for; nil before the first start
 	deviceless   bool           // the devices cannot be asked
 	unwatchable  bool           // error files cannot be watched
+	foreignTimer bool           // a timer of a process that is no worker was logged
 	closing      sync.WaitGroup // counts watches that are being closed
+	// preempted is the preemption that has ended the last round; nil for none.
+	preempted    *rdzv.Preemption
+	requested    atomic.Pointer[preemptRequest] // of this node; nil for none
+	hasRequested chan struct{}                  // closed when requested is set
+	learned      chan rdzv.Preemption           // holds the first that this node has learned of
+	giveUp       chan struct{}                  // closed when the agent waits no longer for the end of a preempted job
+	asked        chan struct{}                  // unbuffered: Answers sends, and a goroutine that watches workers receives
 
 	// The agent's rank and the number of agents, since the ranks of a round were first assigned; -1 before.
 	groupRank, groupWorldSize int
@@ -127,8 +170,11 @@ type roundState struct {
 	running    int        // workers that have not exited
 	succeeded  []procs.Exit
 	done       bool        // all workers have exited with 0
+	said       said        // what the workers have said until they ended
 	alone      bool        // this node ends with success without knowing how the others end
 	hung       *procs.Exit // the invented exit of a worker that does not end; nil for none
+	hungAt     string      // where that worker was, in a few words; empty if that is not known
+	asleep     bool        // that worker was in an uninterruptible sleep, and has not written an error file
 	failedAt   time.Time   // when the first worker failed; zero for none
 	failures   map[int]failure.Failure
 }
@@ -140,6 +186,8 @@ type processState struct {
 	files     []workerlog.LogFiles // by local rank
 	tree      map[int]bool         // pids of the group that was stopped last, with descendants
 	evidence  attemptEvidence
+	watched   []WatchedWorker      // without pids; nil without Options.Liveness
+	expired   map[int]expiredTimer // by local rank
 }
 
 // New validates opts and returns an agent.
@@ -157,6 +205,8 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, hostname: host, log: opts.Logger, state: Init, groupRank: -1, groupWorldSize: -1,
+		asked: make(chan struct{}), giveUp: make(chan struct{}), hasRequested: make(chan struct{}),
+		learned: make(chan rdzv.Preemption, 1),
 		workers: unassignedWorkers(opts.Spec.LocalWorldSize),
 	}
 	a.showGroup()
@@ -181,6 +231,18 @@ func (a *Agent) LastLines() map[int]string {
 	return last
 }
 
+// Answers reports whether the goroutine in Run answers before ctx ends. While workers run it does at once, unless it
+// hangs. It does not while it waits for a rendezvous or for workers that are being stopped. Answers may be called at
+// any time.
+func (a *Agent) Answers(ctx context.Context) bool {
+	select {
+	case a.asked <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // Run runs the worker group until the job has succeeded or failed, and returns the result.
 //
 // If ctx ends, Run stops the workers and returns an error that wraps the context's cause. With a [*SignalError] the
@@ -198,6 +260,8 @@ func (a *Agent) LastLines() map[int]string {
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	a.began = time.Now()
 	defer a.closing.Wait()
+	endFollowing := a.followPreemption()
+	defer endFollowing()
 	result, err := a.loop(ctx)
 	took := time.Since(a.began)
 	if err != nil {
@@ -215,7 +279,10 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		}
 		a.history.end(endAfter(err), err.Error(), nil)
 		a.emitRun(took, err)
-		result := RunResult{State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts}
+		result := RunResult{
+			State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts,
+			Preempted: a.isPreempted(),
+		}
 		if end, ok := errors.AsType[*rdzv.EndedError](err); ok {
 			result.ClosedBy = end.Outcome.ClosedBy
 		}

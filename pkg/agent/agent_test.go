@@ -357,3 +357,23 @@ func TestDefaultRole(t *testing.T) {
 		t.Errorf("events of role %q", role)
 	}
 }
+
+// The agent answers while it watches workers, and does not once Run has returned.
+func TestAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newHarness(t, WorkerSpec{}, runsOn)
+		wait := b.start(t.Context())
+		if !b.agent.Answers(t.Context()) {
+			t.Error("no answer")
+		}
+		allSucceed(b.group())
+		if _, err := wait(); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if b.agent.Answers(ctx) {
+			t.Error("an answer after the end")
+		}
+	})
+}

@@ -67,8 +67,12 @@ func (a *Agent) successStands(ctx context.Context, err error) bool {
 
 // awaitOthers calls Succeed, and again for as long as the others depend on this node.
 func (a *Agent) awaitOthers(ctx context.Context, timeout time.Duration) (*rdzv.Stop, error) {
+	var others progress
+	defer others.end()
 	if a.round.WorldSize == 1 {
 		timeout = rdzv.NoTimeout
+	} else {
+		others.begin(ctx, &a.opts, true)
 	}
 	for {
 		stop, err := a.opts.Rendezvous.Succeed(ctx, timeout)

@@ -162,7 +162,7 @@ func TestSignalAtExitBarrier(t *testing.T) {
 		}
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
-		cause := &SignalError{syscall.SIGTERM}
+		cause := &SignalError{Signal: syscall.SIGTERM}
 		interrupt(cause)
 		if r, err := wait(); !errors.Is(err, cause) || r.State != Stopped {
 			t.Errorf("result %+v, %v, want the signal", r, err)

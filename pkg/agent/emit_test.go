@@ -115,7 +115,7 @@ func TestEventsOfASignal(t *testing.T) {
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		synctest.Wait()
-		interrupt(&SignalError{syscall.SIGINT})
+		interrupt(&SignalError{Signal: syscall.SIGINT})
 		_, _ = wait()
 		got := b.logged()
 		slices.Sort(got[len(got)-2:]) // the fake stops them in any order

@@ -13,6 +13,18 @@ const OMPThreadsEnv = "OMP_NUM_THREADS"
 // The caller of [New] sets it in [Options].Env.
 const GPUCountEnv = "ELASTICRUN_GPU_COUNT"
 
+// HeartbeatEnv is the variable with the path of a file that a worker may touch to show that it makes progress, or into
+// which it may write the number of its step.
+const HeartbeatEnv = "ELASTICRUN_HEARTBEAT_FILE"
+
+// PreemptFileEnv is the variable with the path of a file that exists once the job is preempted: a JSON object. A
+// training loop may look for it at every step.
+const PreemptFileEnv = "ELASTICRUN_PREEMPT_FILE"
+
+// ControlFileEnv is the variable with the path of a file into which a worker may write words for the launcher, one a
+// line.
+const ControlFileEnv = "ELASTICRUN_CONTROL_FILE"
+
 // OMPDefault applies a rule of torchrun: with more than one worker on a node, OMP_NUM_THREADS is set to 1 unless it is
 // set. applied reports whether OMPDefault has set it.
 func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {
@@ -59,6 +71,13 @@ func workerEnv(spec WorkerSpec, w Worker, in StartInput) ([]string, error) {
 		{"TORCHELASTIC_USE_AGENT_STORE", pythonBool(round.UseAgentStore)},
 		{"TORCHELASTIC_ERROR_FILE", files.Error},
 		{"ELASTICRUN_ROUND", strconv.Itoa(round.Number)},
+	}
+	if path := heartbeatFile(spec, in, w.LocalRank); path != "" {
+		vars = append(vars, [2]string{HeartbeatEnv, path})
+	}
+	if in.WorkerDir != "" {
+		vars = append(vars, [2]string{PreemptFileEnv, preemptFile(in.WorkerDir, round.Number)},
+			[2]string{ControlFileEnv, controlFile(in.WorkerDir, round.Number, w.LocalRank)})
 	}
 	if _, set := lookup(in.Env, "TORCH_NCCL_ASYNC_ERROR_HANDLING"); !set {
 		vars = append(vars, [2]string{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"})

@@ -30,7 +30,7 @@ func (a *Agent) beginEvidence(specs []procs.Spec) {
 	}
 	for i := range specs {
 		scanner := new(evidence.Scanner)
-		specs[i].Stderr.Scan = scanner
+		specs[i].Stderr.AddScanner(scanner)
 		a.evidence.scanners[specs[i].LocalRank] = scanner
 	}
 }

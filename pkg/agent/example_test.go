@@ -19,6 +19,8 @@ type oneNode struct{ rounds, maxRestarts int }
 func (*oneNode) Backend() string         { return "example" }
 func (*oneNode) RunID() string           { return "job7" }
 func (*oneNode) Stops() <-chan rdzv.Stop { return nil }
+func (*oneNode) Quiet(*rdzv.Quiet)       {}
+func (*oneNode) Preempt(rdzv.Preemption) {}
 func (*oneNode) Stopped()                {}
 func (*oneNode) Fail(rdzv.Failure)       {}
 func (*oneNode) Leave()                  {}

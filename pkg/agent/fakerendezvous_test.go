@@ -96,6 +96,16 @@ func (f *fakeRendezvous) Leave() {
 	f.note("leave")
 }
 
+func (f *fakeRendezvous) Quiet(q *rdzv.Quiet) {
+	if q == nil {
+		f.note("quiet no more")
+		return
+	}
+	f.note("quiet for %v", q.For)
+}
+
+func (f *fakeRendezvous) Preempt(p rdzv.Preemption) { f.note("preempt: %s", p.By) }
+
 func (f *fakeRendezvous) Stopped() {}
 
 func (f *fakeRendezvous) Succeed(ctx context.Context, limit time.Duration) (*rdzv.Stop, error) {

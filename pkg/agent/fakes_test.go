@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,25 +51,53 @@ type fakeGroup struct {
 	specs    []procs.Spec
 	pids     map[int]int
 	exits    chan procs.Exit
-	mu       sync.Mutex // guards tails and ended
+	mu       sync.Mutex // guards tails, ended and deaf
 	tails    map[int][]string
 	ended    []int
+	deaf     map[int]bool // workers that do not handle signals yet
 	policies []procs.StopPolicy
 	signals  []syscall.Signal
 	onStop   func(g *fakeGroup, policy procs.StopPolicy)
 	onTail   func()
 	onDrain  func(ctx context.Context) // what WaitOutput and Drain wait for; nil: all output is where it belongs
 	stopErr  error
+	// member implements Member; nil: no process belongs to the group
+	member func(pid int, before time.Time) (procs.Member, error)
 }
 
 func (g *fakeGroup) Exits() <-chan procs.Exit  { return g.exits }
 func (g *fakeGroup) PIDs() map[int]int         { return g.pids }
 func (g *fakeGroup) Signal(sig syscall.Signal) { g.signals = append(g.signals, sig) }
 
+// SignalHandlers records the signal for the workers that a test has not called deaf.
+func (g *fakeGroup) SignalHandlers(sig syscall.Signal, had map[int]bool) (all bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all = true
+	for _, rank := range slices.Sorted(maps.Keys(g.pids)) {
+		switch {
+		case had[rank] || slices.Contains(g.ended, rank):
+		case g.deaf[rank]:
+			all = false
+		default:
+			had[rank] = true
+			g.note("%s for %d", procs.SignalName(sig), rank)
+		}
+	}
+	return all
+}
+
 func (g *fakeGroup) HaveExited() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.ended) == len(g.pids)
+}
+
+func (g *fakeGroup) Member(pid int, before time.Time) (procs.Member, error) {
+	if g.member == nil {
+		return procs.Member{}, procs.ErrNotMember
+	}
+	return g.member(pid, before)
 }
 
 func (g *fakeGroup) Tail(rank int) []string {

@@ -96,7 +96,7 @@ func TestFitnessInterrupted(t *testing.T) {
 		b.agent.opts.Fitness = &fakeFitness{journal: b.journal, block: true}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
-		cancel(&SignalError{syscall.SIGTERM})
+		cancel(&SignalError{Signal: syscall.SIGTERM})
 		if _, err := wait(); !errors.As(err, new(*SignalError)) || errors.As(err, new(*UnfitError)) {
 			t.Errorf("%v, want the signal", err)
 		}

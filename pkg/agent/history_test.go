@@ -70,7 +70,7 @@ func TestHistory(t *testing.T) {
 
 // The last round has an end, however the run ends.
 func TestHistoryEnds(t *testing.T) {
-	cause := &SignalError{syscall.SIGTERM}
+	cause := &SignalError{Signal: syscall.SIGTERM}
 	for _, tt := range []struct {
 		name  string
 		setUp func(b *harness, cancel context.CancelCauseFunc)

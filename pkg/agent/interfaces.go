@@ -20,6 +20,10 @@ type Rendezvous interface {
 	Stopped()
 	Fail(f rdzv.Failure)
 	Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Stop, error)
+	// Quiet reports that no worker of this node shows a sign of life, or with nil that one does again. It does not block.
+	Quiet(q *rdzv.Quiet)
+	// Preempt asks for the preemption of the whole job. It does not block for long.
+	Preempt(p rdzv.Preemption)
 	Leave()
 }
 
@@ -46,10 +50,12 @@ type Processes interface {
 	Exits() <-chan procs.Exit
 	PIDs() map[int]int
 	HaveExited() bool
+	Member(pid int, before time.Time) (procs.Member, error)
 	ProcessTree() map[int]bool
 	Tail(localRank int) []string
 	LastLine(localRank int) string
 	Signal(sig syscall.Signal)
+	SignalHandlers(sig syscall.Signal, had map[int]bool) (all bool)
 	Stop(policy procs.StopPolicy) error
 	WaitOutput(ctx context.Context) bool
 	Drain(ctx context.Context) error
@@ -67,6 +73,26 @@ type UsageSampler interface {
 	Sample(pids map[int]int) map[int]procs.Usage
 }
 
+// Liveness looks for signs of life of the workers.
+type Liveness interface {
+	// Run watches the workers until ctx ends. It calls changed when no worker has shown a sign for long, and with nil when
+	// one does again.
+	Run(ctx context.Context, workers []WatchedWorker, changed func(*rdzv.Quiet))
+}
+
+// WatchedWorker is a worker that was started, and what is known of its progress.
+type WatchedWorker struct {
+	LocalRank, PID int
+	// Output returns how many bytes the worker has written through pipes. Files are those to which it writes itself.
+	Output func() int64
+	Files  []string
+	// Step returns the last step that [Options].StepPattern has found in the output; ok is false if there is none. It is
+	// nil without a pattern.
+	Step func() (step int64, ok bool)
+	// Heartbeat is the file that the worker may touch; empty if it has none.
+	Heartbeat string
+}
+
 // FileWatcher notifies when files are written.
 type FileWatcher interface {
 	// Watch begins to watch for the first bytes of the files at paths. Their folders must exist. A file that already has
@@ -82,6 +108,16 @@ type FileWatch interface {
 	Close()
 }
 
+// Timers keeps the timers that workers set for themselves. Its methods may be called while timers expire.
+type Timers interface {
+	// Expired receives after Take has got something to return.
+	Expired() <-chan struct{}
+	// Take returns the processes, of any program, that have let timers expire since the last call.
+	Take() []TimerExpiry
+	// Reset forgets all timers.
+	Reset()
+}
+
 // Kernel answers what the kernel knows about workers. *evidence.Machine implements it. The agent abandons a call that
 // hangs, and may make other calls meanwhile.
 type Kernel interface {
@@ -93,6 +129,19 @@ type Kernel interface {
 	Core(pid int, sig syscall.Signal, since time.Time) string
 	// State returns the state of a running process, as in proc(5); 0 if unknown.
 	State(pid int) byte
+	// Switches returns how often a process has left a CPU; 0 if unknown.
+	Switches(pid int) uint64
+}
+
+// Stacks says where workers are. The agent asks only when something takes long.
+type Stacks interface {
+	// Show shows people, under a title, the stacks of those workers of this node that still run; nil means of all local
+	// ranks. It returns in a few words where the first of them is, such as "in save, train.py:54"; "" if none runs. It
+	// returns soon after ctx ends.
+	Show(ctx context.Context, title string, localRanks []int) (where string)
+	// ShowProgress shows people in one line which workers of this node have finished and where the others are. With
+	// elsewhere, all workers of this node have finished, and it asks the other nodes. It returns soon after ctx ends.
+	ShowProgress(ctx context.Context, elsewhere bool)
 }
 
 // Devices answers who holds the devices of this machine.

@@ -29,7 +29,7 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 			break
 		}
 		a.emit(events.Event{Kind: events.KindState, State: a.state.String()})
-		if a.state == Succeeded {
+		if a.state == Succeeded && !a.haltAsRequested(ctx) {
 			if err = a.succeed(ctx); err == nil && a.halt == nil {
 				a.history.end(report.EndSuccess, "", nil)
 				return RunResult{State: Succeeded, Restarts: a.restarts, OthersUnknown: a.alone}, nil
@@ -58,8 +58,14 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	}
 	stopSampling := a.sampleUsage()
 	defer stopSampling()
+	stopWatching := a.watchLiveness(ctx)
+	defer stopWatching()
 	deadline := a.newExitDeadline()
 	defer deadline.close(&a.closing)
+	var others progress
+	defer others.end()
+	sleeps := a.newSleepWatch()
+	defer sleeps.stop()
 	for {
 		select {
 		case x := <-a.processes.Exits():
@@ -73,6 +79,7 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 				a.done = true
 				return nil, a.setState(Succeeded)
 			}
+			others.begin(ctx, &a.opts, false)
 		case <-deadline.begin:
 			a.watchErrorFiles(deadline)
 		case path := <-deadline.written:
@@ -83,13 +90,25 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 				continue
 			}
 			a.hung = deadline.expire(a.processes.PIDs())
+			a.hungAt = a.showHung(ctx, a.hung)
 			return a.hung, a.setState(Failed)
+		case <-a.asked:
+		case <-sleeps.tick():
+			if x := sleeps.look(a.processes.PIDs()); x != nil && len(a.processes.Exits()) == 0 {
+				a.hung, a.asleep = x, true
+				return x, a.setState(Failed)
+			}
+		case <-a.timersExpired():
+			a.takeTimers()
 		case stop := <-a.opts.Rendezvous.Stops():
 			if stop.Round != a.round.Number { // its workers are gone
 				continue
 			}
 			if stop.Silence && a.processes.HaveExited() { // their exits decide, and Succeed repeats a Stop that counts
 				continue
+			}
+			if stop.Preemption != nil {
+				return nil, a.awaitSaved(ctx, stop)
 			}
 			a.setHalt(stop)
 			return nil, nil
@@ -127,11 +146,16 @@ func (a *Agent) initialize(ctx context.Context) error {
 func (a *Agent) rendezvous(ctx context.Context) error {
 	begun := time.Now()
 	spec := a.opts.Spec
-	a.emit(events.Event{Kind: events.KindWaiting})
+	ctx, cancel := a.untilPreempted(ctx)
+	defer cancel()
+	if a.preempted == nil { // else no round follows
+		a.emit(events.Event{Kind: events.KindWaiting})
+	}
 	round, err := a.opts.Rendezvous.NextRendezvous(ctx, rdzv.Member{
 		Role: spec.Role, LocalWorldSize: spec.LocalWorldSize,
 		MasterAddr: spec.MasterAddr, MasterPort: spec.MasterPort,
-		Failure: likeliest(a.failures),
+		Failure: likeliest(a.failures), Preempted: a.preempted != nil,
+		Finished: a.said.finished, Stop: a.said.stop, ExcludeNode: a.said.excludeNode, Step: a.said.step,
 	})
 	if err == nil {
 		a.enter(round)
@@ -178,7 +202,7 @@ func (a *Agent) enter(round *rdzv.Round) {
 		a.log.Warn().Int("round", round.Number).Int("nodes", round.WorldSize).Int("restart_count", round.Restarts).
 			Int("max_restarts", a.opts.Spec.MaxRestarts).Msg(verdict)
 	}
-	a.round, a.restarts = round, round.Restarts
+	a.round, a.restarts, a.watched = round, round.Restarts, nil
 	a.history.begin(round, time.Now())
 }
 
@@ -208,10 +232,15 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	p := a.processes
 	if p == nil { // all workers have succeeded, and what they left behind is gone
 		a.collectSucceeded()
+		a.notePreemption(a.halt)
+		a.said = a.listen()
 		return nil
 	}
 	if ctx.Err() != nil { // the other nodes must hear that this node leaves, and nothing about a failure
 		return context.Cause(ctx)
+	}
+	if a.preempted != nil {
+		return a.endPreempted(ctx)
 	}
 	var ended []procs.Exit
 	if failed != nil {
@@ -228,7 +257,12 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	}
 	q.stopBegan, q.kernel = time.Now(), true
 	err := a.stop(ctx, a.stopPolicy(ctx))
-	a.failures = a.collectFailures(p, ended, q)
+	if a.preempted != nil { // as the stop has learned: the failure follows from it, or the rendezvous knows of it
+		a.said = a.listen()
+		a.emitRemainingExits(p)
+		return err
+	}
+	a.failures, a.said = a.collectFailures(p, ended, q), a.listen()
 	if err != nil || failed == nil {
 		return err
 	}
@@ -270,25 +304,6 @@ func (a *Agent) stopReason(failed *procs.Exit) string {
 	return ""
 }
 
-// duplicateSignalAtEnd is checkDuplicateSignal for a job that ends, on its only node, with a failure.
-func (a *Agent) duplicateSignalAtEnd(ctx context.Context, o rdzv.Outcome) error {
-	if o.Ending != rdzv.EndFailed || a.failedAt.IsZero() || a.round.WorldSize > 1 {
-		return nil
-	}
-	return a.checkDuplicateSignal(ctx)
-}
-
-// checkDuplicateSignal waits until the failure of this node cannot be the effect of a signal that the launcher got,
-// too. If it is, it drops the failure and returns the context's cause.
-func (a *Agent) checkDuplicateSignal(ctx context.Context) error {
-	err := awaitDuplicateSignal(ctx, a.failedAt)
-	if err != nil {
-		a.failures = nil
-		a.history.reopen()
-	}
-	return err
-}
-
 // succeed reports that all workers have exited with 0, and waits for the other nodes. If a.halt is set afterwards, all
 // workers must run again.
 func (a *Agent) succeed(ctx context.Context) error {
@@ -303,6 +318,9 @@ func (a *Agent) succeed(ctx context.Context) error {
 	stop, err := a.exitBarrier(ctx)
 	if err == nil && stop != nil {
 		a.halt = stop
+		if stop.Preemption != nil { // no round follows
+			return nil
+		}
 		a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).
 			Msg("the workers have succeeded, but the round is over: they run again if the job is restarted")
 	}
@@ -322,7 +340,7 @@ func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
 	r := RunResult{State: Succeeded, Restarts: o.Restarts, NothingStarted: a.nothingStarted(end)}
 	if o.Ending == rdzv.EndFailed {
 		now := time.Now()
-		r.State, r.Failures = Failed, a.failures
+		r.State, r.Failures, r.Rule = Failed, a.failures, o.Rule
 		r.Cause, r.Others = rootCause(o.Cause, a.failures, now), allIncoming(o.Others, now)
 	}
 	if root, known := r.RootCause(); known {
@@ -357,7 +375,15 @@ func finished(err error) (*rdzv.EndedError, bool) {
 func (a *Agent) logFailure(x procs.Exit, rank int) {
 	e := a.log.Warn().Str("role", a.opts.Spec.Role).Int("rank", rank).Int("local_rank", x.LocalRank).
 		Int("pid", x.PID)
+	if a.asleep {
+		e.Str("after", seconds.Format(a.opts.UninterruptibleTimeout)).
+			Msg("a worker is in an uninterruptible sleep in the kernel: stopping the worker group, without a restart")
+		return
+	}
 	if a.hung != nil {
+		if a.hungAt != "" {
+			e.Str("where", a.hungAt)
+		}
 		e.Str("after", seconds.Format(a.opts.ErrorExitTimeout)).
 			Msg("a worker has written its error file and does not end: stopping the worker group")
 		return

@@ -29,17 +29,25 @@ type postmortem struct {
 	files       []workerlog.LogFiles
 	output      workerlog.OutputRules
 	hung        *procs.Exit
+	hungAt      string
 	exitTimeout time.Duration
-	current     atomic.Value // string: what is being read
+	asleep      time.Duration        // above 0 if hung is in an uninterruptible sleep
+	expired     map[int]expiredTimer // by local rank
+	current     atomic.Value         // string: what is being read
 }
 
 func (a *Agent) newPostmortem(p Processes, stopBegan time.Time) *postmortem {
-	return &postmortem{
+	pm := &postmortem{
 		processes: p, stopBegan: stopBegan, evidence: a.evidence, kernel: a.opts.Kernel, host: a.hostname,
 		round:   a.round.Number,
 		workers: a.workers, files: a.files, output: a.opts.Spec.Output,
-		hung: a.hung, exitTimeout: a.opts.ErrorExitTimeout,
+		hung: a.hung, hungAt: a.hungAt, exitTimeout: a.opts.ErrorExitTimeout,
+		expired: a.expiredTimers(),
 	}
+	if a.asleep {
+		pm.asleep = a.opts.UninterruptibleTimeout
+	}
+	return pm
 }
 
 func (pm *postmortem) setReading(what string) { pm.current.Store(what) }
@@ -125,11 +133,16 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 	if e.errorFile != nil || e.errorFileProblem != "" {
 		f.ErrorFile = errorFile
 	}
-	hung := pm.hung != nil && pm.hung.LocalRank == x.LocalRank
+	blamed := pm.hung != nil && pm.hung.LocalRank == x.LocalRank
+	hung, asleep := blamed && pm.asleep == 0, blamed && pm.asleep > 0
 	f.Findings = evidence.Judge(pm.caseOf(x, e))
 	if hung {
-		f.Findings = withHang(f.Findings, x.At, pm.exitTimeout)
+		f.Findings = withHang(f.Findings, x.At, pm.exitTimeout, pm.hungAt)
 	}
+	if f.NoRestart = asleep; asleep {
+		f.Findings = withSleep(f.Findings, x.At, pm.asleep)
+	}
+	f.Findings = pm.expired[x.LocalRank].withTimer(f.Findings, x)
 	if f.Time = evidence.Earliest(f.Findings); f.Time.IsZero() {
 		f.Time = x.At
 	}
@@ -140,8 +153,8 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 	f.Waited = f.Kind == failure.PeerLost && slices.ContainsFunc(f.Findings, evidence.IsWaiting)
 	f.Summary = summary(x, f.Findings)
 	if hung && e.errorFile != nil {
-		f.Summary = fmt.Sprintf("%s (and had not ended %s after it wrote its error file)", f.Summary,
-			seconds.Format(pm.exitTimeout))
+		f.Summary = fmt.Sprintf("%s (and had not ended %s after it wrote its error file%s)", f.Summary,
+			seconds.Format(pm.exitTimeout), wasAt(pm.hungAt))
 	}
 	f.Text = failureText(x, f.Summary, e)
 	return f
@@ -149,17 +162,25 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 
 // withHang adds to the findings that the worker did not end after it had written its error file. The agent invented the
 // worker's exit, so the exit code is no evidence.
-func withHang(findings []failure.Finding, at time.Time, timeout time.Duration) []failure.Finding {
+func withHang(findings []failure.Finding, at time.Time, timeout time.Duration, where string) []failure.Finding {
 	findings = slices.DeleteFunc(findings, func(x failure.Finding) bool { return x.Kind == failure.Exited })
 	hang := failure.Finding{
 		Kind: failure.Stuck, Time: at,
-		Text: "had written its error file, and did not end within " + seconds.Format(timeout),
+		Text: "had written its error file, and did not end within " + seconds.Format(timeout) + wasAt(where),
 	}
 	i := len(findings)
 	if i > 0 && findings[0].Kind != failure.ErrorFile && findings[0].Kind.Grade() > hang.Kind.Grade() {
 		i = 0 // half an error file, and only weaker evidence
 	}
 	return slices.Insert(findings, i, hang)
+}
+
+// wasAt continues a sentence with where a worker was, if that is known.
+func wasAt(where string) string {
+	if where == "" {
+		return ""
+	}
+	return ": it was " + where
 }
 
 // caseOf assembles the evidence about a worker.

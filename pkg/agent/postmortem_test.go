@@ -22,6 +22,7 @@ type hangingKernel struct{ released chan struct{} }
 func (hangingKernel) Memory() evidence.Memory                    { return evidence.Memory{} }
 func (hangingKernel) Core(int, syscall.Signal, time.Time) string { return "" }
 func (hangingKernel) Mark()                                      {}
+func (hangingKernel) Switches(int) uint64                        { return 0 }
 func (hangingKernel) State(int) byte                             { return 0 }
 func (k hangingKernel) Log() (none evidence.KernelLog)           { <-k.released; return none }
 

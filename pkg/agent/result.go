@@ -28,6 +28,11 @@ type RunResult struct {
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end: it has left the
 	// exit barrier, or has lost the others there.
 	OthersUnknown bool
+	// Rule is the rule of the job's policy that has ended it; empty if none has.
+	Rule rdzv.Rule
+	// Preempted says, with an error of Run, that the job was preempted: this node has asked for that, or was asked to let
+	// its workers save.
+	Preempted bool
 	// ClosedBy says for people who has closed the run, such as user@host; empty if it was not closed or that is unknown.
 	ClosedBy string
 	// NothingStarted is one line that says why no worker was started on this node; empty if one was.

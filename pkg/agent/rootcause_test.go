@@ -168,6 +168,8 @@ func (k *fakeKernel) Memory() evidence.Memory {
 
 func (*fakeKernel) Mark() {}
 
+func (*fakeKernel) Switches(int) uint64 { return 0 }
+
 func (k *fakeKernel) State(pid int) byte { return cmp.Or(k.states[pid], 'S') }
 
 func (k *fakeKernel) Log() evidence.KernelLog { return k.log }

@@ -26,7 +26,7 @@ func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
 	}
 	var signal *SignalError
 	switch {
-	case ctx.Err() == nil && a.halt != nil && a.halt.Final:
+	case ctx.Err() == nil && a.halt != nil && (a.halt.Final || a.halt.Preemption != nil):
 		policy.Grace = a.opts.ShutdownTimeout
 	case ctx.Err() == nil:
 	case errors.As(context.Cause(ctx), &signal):
@@ -52,12 +52,17 @@ func (a *Agent) stop(ctx context.Context, policy procs.StopPolicy) error {
 	}
 	p := a.processes
 	a.processes = nil
-	watch := watchForKill(ctx, a.opts, a.round.Number)
+	watch := watchForKill(ctx, a.opts, a.round.Number, policy, func(s rdzv.Stop) {
+		a.announcePreemption(p, s, time.Now())
+	})
 	policy.KillNow = watch.kill
 	err := a.timed(events.StepStop, func() error { return p.Stop(policy) })
 	a.tree = p.ProcessTree()
-	if stop := watch.end(); stop != nil && a.halt == nil {
-		a.halt = stop
+	if stop := watch.end(); stop != nil {
+		if a.halt == nil {
+			a.halt = stop
+		}
+		a.notePreemption(stop)
 	}
 	if err != nil {
 		a.unread = p // the output of workers that did end is complete, or will be in a moment
@@ -73,33 +78,50 @@ type killWatch struct {
 	kill chan struct{} // closed when SIGKILL is due
 	quit chan struct{}
 	done chan struct{}
-	stop *rdzv.Stop // the last Stop of the round that arrived; valid after done is closed
+	stop *rdzv.Stop // what the Stops of the round ask that arrived; valid after done is closed
+	// announce makes a preemption known to the workers that still run.
+	announce func(rdzv.Stop)
 }
 
-// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Call end when the workers are
-// gone.
-func watchForKill(ctx context.Context, o Options, round int) *killWatch {
-	w := &killWatch{kill: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Before the grace is over it shows
+// where the workers are. Call end when the workers are gone.
+func watchForKill(
+	ctx context.Context, o Options, round int, policy procs.StopPolicy, announce func(rdzv.Stop),
+) *killWatch {
+	w := &killWatch{
+		kill: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}), announce: announce,
+	}
+	began := time.Now()
 	go func() {
 		defer close(w.done)
-		w.run(ctx.Done(), o, round)
+		final := finalStacks{stacks: o.Stacks, signal: procs.SignalName(policy.Signal)}
+		defer final.end()
+		final.before(began.Add(policy.Grace))
+		w.run(ctx.Done(), o, round, &final) //nolint:contextcheck // the stacks are shown although ctx has ended
 	}()
 	return w
 }
 
-func (w *killWatch) run(ctxDone <-chan struct{}, o Options, round int) {
+func (w *killWatch) run(ctxDone <-chan struct{}, o Options, round int, final *finalStacks) {
 	var killBy time.Time
 	var due <-chan time.Time
 	killAt := func(t time.Time) { // the earliest counts
 		if killBy.IsZero() || t.Before(killBy) {
 			killBy, due = t, time.After(time.Until(t))
 		}
+		final.before(t)
 	}
 	for {
 		select {
 		case stop := <-o.Rendezvous.Stops():
 			if stop.Round != round {
 				continue
+			}
+			if stop.Preemption != nil {
+				w.announce(stop)
+			}
+			if w.stop != nil {
+				stop = stop.Merge(*w.stop)
 			}
 			w.stop = &stop
 			if !stop.KillBy.IsZero() {
@@ -109,6 +131,9 @@ func (w *killWatch) run(ctxDone <-chan struct{}, o Options, round int) {
 		case <-ctxDone: // the job does not go on
 			ctxDone = nil
 			killAt(time.Now().Add(o.ShutdownTimeout))
+			continue
+		case <-final.due:
+			final.show()
 			continue
 		case <-due:
 		case <-o.KillNow:
@@ -163,4 +188,23 @@ func awaitDuplicateSignal(ctx context.Context, failed time.Time) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// duplicateSignalAtEnd is checkDuplicateSignal for a job that ends, on its only node, with a failure.
+func (a *Agent) duplicateSignalAtEnd(ctx context.Context, o rdzv.Outcome) error {
+	if o.Ending != rdzv.EndFailed || a.failedAt.IsZero() || a.round.WorldSize > 1 {
+		return nil
+	}
+	return a.checkDuplicateSignal(ctx)
+}
+
+// checkDuplicateSignal waits until the failure of this node cannot be the effect of a signal that the launcher got,
+// too. If it is, it drops the failure and returns the context's cause.
+func (a *Agent) checkDuplicateSignal(ctx context.Context) error {
+	err := awaitDuplicateSignal(ctx, a.failedAt)
+	if err != nil {
+		a.failures = nil
+		a.history.reopen()
+	}
+	return err
 }

@@ -38,6 +38,9 @@ func likeliest(failures map[int]failure.Failure) *rdzv.Failure {
 	}
 	f := outgoing(all[0], time.Now())
 	f.OnlyStopped = anyByItself(failures) == nil
+	for _, other := range all[1:] {
+		f.Alike = f.Alike || f.Signature() != "" && !other.Stopped && other.Signature() == f.Signature()
+	}
 	return &f
 }
 
@@ -68,6 +71,9 @@ func rootCause(sent *rdzv.Failure, own map[int]failure.Failure, now time.Time) *
 		return nil
 	}
 	there := incoming(*sent, now)
+	if there.Kind == failure.Hang { // how the worker ended when it was stopped follows from that
+		return &there
+	}
 	for _, f := range own {
 		if f.Same(there) {
 			return &f

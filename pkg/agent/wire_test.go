@@ -53,6 +53,15 @@ func TestFailureTravels(t *testing.T) {
 	if string(data) != wire {
 		t.Errorf("sent %s\nwant %s", data, wire)
 	}
+	hang := sent
+	hang.Kind = failure.Hang
+	for kind, cause := range map[failure.Kind]*rdzv.Failure{failure.Killed: &sent, failure.Hang: &hang} {
+		// The node of that worker knows how it ended when it was stopped.
+		got := rootCause(cause, map[int]failure.Failure{11: f}, now)
+		if got.Kind != kind || got.Remote != (kind == failure.Hang) {
+			t.Errorf("%s: the root cause is %+v", kind, got)
+		}
+	}
 	if rootCause(nil, map[int]failure.Failure{11: f}, now) != nil {
 		t.Error("a root cause that nobody sent")
 	}

@@ -52,6 +52,7 @@ func (a *Agent) launch(attempt *workerlog.Attempt, files []workerlog.LogFiles) (
 	a.files = files
 	specs, err := StartSpecs(a.opts.Spec, StartInput{
 		Round: a.round, RunID: a.opts.Rendezvous.RunID(), Hostname: a.hostname, Env: a.opts.Env, Files: files,
+		WorkerDir: a.opts.WorkerDir,
 	})
 	if err != nil {
 		return nil, err
@@ -61,6 +62,8 @@ func (a *Agent) launch(attempt *workerlog.Attempt, files []workerlog.LogFiles) (
 		a.describeLogs(attempt)
 	}
 	a.beginEvidence(specs)
+	a.countOutput(specs)
+	a.resetTimers()
 	return a.opts.Launcher.Start(specs, a.round.Over)
 }
 
@@ -100,6 +103,8 @@ type StartInput struct {
 	Hostname string
 	// Env is the environment of the workers; torch's variables are set over it.
 	Env []string
+	// WorkerDir is [Options].WorkerDir.
+	WorkerDir string
 	// Files are the log paths of each worker, by local rank. Without a path for errors, torch writes no error file.
 	// Without a prefix for traces, the variables of the flight recorder stay as they are in Env.
 	Files []workerlog.LogFiles

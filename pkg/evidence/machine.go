@@ -70,6 +70,23 @@ func (*Machine) State(pid int) byte {
 	return 0
 }
 
+// Switches returns how often the first thread of a process has left a CPU, voluntarily or not. It is 0 if unknown.
+func (*Machine) Switches(pid int) (n uint64) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.HasSuffix(name, []byte("voluntary_ctxt_switches")) {
+			continue
+		}
+		count, _ := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // 0 if it is no number
+		n += count
+	}
+	return n
+}
+
 const (
 	// fileEnd is how much of the end of a file is read, in bytes.
 	fileEnd = 1 << 20

@@ -1,12 +1,26 @@
 package evidence
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 	"testing"
 )
 
 // A process that a signal has stopped is in state T.
+func TestSwitches(t *testing.T) {
+	m, pid := new(Machine), os.Getpid()
+	before := m.Switches(pid)
+	for range 1000 {
+		if now := m.Switches(pid); before == 0 || now < before {
+			t.Fatalf("%d switches, and %d before", now, before)
+		}
+	}
+	if n := m.Switches(1 << 30); n != 0 {
+		t.Errorf("%d switches of a process that does not exist", n)
+	}
+}
+
 func TestState(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 	if err := cmd.Start(); err != nil {

@@ -84,6 +84,8 @@ type sharedHandler struct {
 func (h *sharedHandler) Backend() string         { return h.Parameters.Backend }
 func (h *sharedHandler) RunID() string           { return h.Parameters.RunID }
 func (h *sharedHandler) Stops() <-chan rdzv.Stop { return h.stops }
+func (h *sharedHandler) Quiet(*rdzv.Quiet)       {}
+func (h *sharedHandler) Preempt(rdzv.Preemption) {}
 func (h *sharedHandler) Stopped()                {}
 func (h *sharedHandler) Fail(rdzv.Failure)       {}
 func (h *sharedHandler) Leave()                  {}

@@ -19,8 +19,9 @@ type Handler interface {
 	RunID() string
 	// NextRendezvous reports that every worker of this node has ended, and blocks until a round with this node is
 	// decided. It first releases what this node held in the last round, such as its worker store, and discards a Stop
-	// of that round that the agent has not received. If the run id has ended it returns an [*EndedError]. Any other
-	// error wraps exactly one kind of [ErrRendezvous], or is the cause of ctx, or says that self is not valid.
+	// of that round that the agent has not received. With self.Preempted the worker store stays until Shutdown. If the run
+	// id has ended it returns an [*EndedError]. Any other error wraps exactly one kind of [ErrRendezvous], or is the cause
+	// of ctx, or says that self is not valid.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
 	// Stops receives a [Stop] when the workers of the current round must be stopped: for example because a worker
 	// failed, a node left or joined, or the store does not answer. The agent stops the workers and calls
@@ -32,6 +33,9 @@ type Handler interface {
 	//
 	// The channel is never closed. It may be nil if no other node can end a round, which is never so in package elastic.
 	Stops() <-chan Stop
+	// Quiet reports that no worker of this node has shown a sign of life for long, or with nil that one has again. It does
+	// not block. A Quiet replaces the one before.
+	Quiet(q *Quiet)
 	// Stopped reports that every worker of this node in the current round has ended. It does not block. NextRendezvous
 	// implies it. Between the two calls no KillBy applies.
 	Stopped()
@@ -49,6 +53,10 @@ type Handler interface {
 	// returns an [ErrTimeout]: this node's success stands, whatever becomes of the others. It returns a [*NeededError]
 	// instead, and Succeed may be called again, if this node has to stay. If ctx ends, Succeed returns its cause at once.
 	Succeed(ctx context.Context, barrier time.Duration) (*Stop, error)
+	// Preempt asks for the preemption of the whole job. It does not block. The first request of any node counts. A Stop
+	// with a Preemption follows if workers run, and NextRendezvous ends with [EndPreempted], or [EndSucceeded] if all
+	// workers had finished. A request before the first NextRendezvous counts, too.
+	Preempt(p Preemption)
 	// Leave reports that this node is about to leave, before the agent signals its workers: failures that follow from
 	// it are not charged. It does not block. It may be called at any time and more than once.
 	Leave()
@@ -78,6 +86,14 @@ type Member struct {
 	MasterPort int
 	// Failure is the likeliest cause among this node's own failures in the last round, or nil.
 	Failure *Failure
+	// Preempted says that a preemption has ended the last round, so that none follows. Workers of other nodes may still
+	// save, and need the worker store of that round.
+	Preempted bool
+	// Finished says that the workers of this node have done all their work in the last round, although it was ended.
+	// Stop says that a worker thinks that no restart helps, and ExcludeNode that the node is at fault.
+	Finished, Stop, ExcludeNode bool
+	// Step is the last step that any worker of this node has shown in the last round; nil if none is known.
+	Step *int64
 }
 
 // Round is a decided round as one of its nodes sees it.
@@ -92,6 +108,9 @@ type Round struct {
 	Assignment Assignment
 	// Restarts counts the restarts of the whole job charged so far.
 	Restarts int
+	// LostNodes is how many nodes of the round before were lost. SameFailures is how many times in a row the failure that
+	// ended that round has happened; 0 if it did not fail.
+	LostNodes, SameFailures int
 	// Over is closed before the first Stop of the round is sent. From then on no worker of the round may be started,
 	// not even by an agent that has not received the Stop yet. It is nil if no other node can end a round.
 	Over <-chan struct{}

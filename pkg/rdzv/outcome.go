@@ -18,6 +18,8 @@ type Failure struct {
 	Absent bool `json:"absent,omitempty"`
 	// Age is how long ago the worker failed. It is sent instead of a time because clocks differ.
 	Age time.Duration `json:"age"`
+	// Alike says that other workers of the node have failed in the same way.
+	Alike bool `json:"alike,omitempty"`
 	// OnlyStopped says that no worker of the node has failed by itself. A worker that was stopped may have caused a
 	// failure elsewhere, but is none on its own.
 	OnlyStopped bool `json:"only_stopped,omitempty"`
@@ -41,6 +43,19 @@ const (
 	// EndNodeLost says that a node was lost or has left after others had left the exit barrier with success, so that the
 	// round could not be run again.
 	EndNodeLost Ending = "node_lost"
+	// EndPreempted says that a preemption has ended the job, and not all of its workers had finished.
+	EndPreempted Ending = "preempted"
+)
+
+// Rule is a rule by which no restart follows a failure.
+type Rule string
+
+// The rules. Reports contain them verbatim.
+const (
+	RuleStop        Rule = "stop_requested" // a worker has said so
+	RuleFinalCode   Rule = "final_code"     // the root cause has exited with such a code
+	RuleSameFailure Rule = "same_failure"   // the same failure has happened too often in a row
+	RuleNoProgress  Rule = "no_progress"    // too many restarts in a row have brought no progress
 )
 
 // Outcome is how a job ended, the same on every node.
@@ -53,6 +68,8 @@ type Outcome struct {
 	Others []Failure `json:"others,omitempty"`
 	// Restarts counts the charged restarts.
 	Restarts int `json:"restarts"`
+	// Rule is the rule of the job's policy that has ended it; empty if none has.
+	Rule Rule `json:"rule,omitempty"`
 	// Text is one line for people. It may be empty.
 	Text string `json:"text,omitempty"`
 	// ClosedBy says for people who has closed the run, such as user@host. It is empty unless the ending is EndClosed, and
@@ -77,7 +94,7 @@ func (l Late) Describe(e Ending) string {
 		text = fmt.Sprintf("given up %v ago", l.Ago.Round(time.Second))
 	case EndNodeLost:
 		text = fmt.Sprintf("ended by the loss of a node %v ago", l.Ago.Round(time.Second))
-	case EndSucceeded, EndFailed, EndClosed:
+	case EndSucceeded, EndFailed, EndClosed, EndPreempted:
 	}
 	if len(l.Hosts) > 0 {
 		text += " on " + strings.Join(l.Hosts, ", ")
@@ -97,6 +114,9 @@ type EndedError struct {
 }
 
 func (e *EndedError) Error() string {
+	if e.Outcome.Ending == EndPreempted {
+		return "the job was preempted: " + e.Outcome.Text
+	}
 	if e.Outcome.Text != "" {
 		return fmt.Sprintf("the job has ended (%s): %s", e.Outcome.Ending, e.Outcome.Text)
 	}
@@ -110,7 +130,7 @@ func (e *EndedError) Unwrap() error {
 		return ErrGracefulExit
 	case EndTimeout:
 		return ErrTimeout
-	case EndFailed, EndClosed, EndNodeLost:
+	case EndFailed, EndClosed, EndNodeLost, EndPreempted:
 	}
 	return ErrClosed
 }
@@ -134,7 +154,36 @@ type Stop struct {
 	// If all workers had exited with 0 by then, the agent may call Succeed all the same; it returns a Stop if the round
 	// has ended otherwise.
 	Silence bool
+	// Preemption, unless it is nil, asks the agent to let the workers save before it stops them. KillBy is set, and is
+	// later than the end of the preemption's grace unless the workers were being stopped already.
+	Preemption *Preemption
 	// KillBy is when SIGKILL must have ended the last worker, whatever the grace period. Zero means that the grace
 	// period decides.
 	KillBy time.Time
+}
+
+// Merge returns s with what an earlier Stop asks, if that is about the same round: to let the workers save, and to kill
+// them by an earlier time.
+func (s Stop) Merge(earlier Stop) Stop {
+	if s.Round != earlier.Round {
+		return s
+	}
+	if s.Preemption == nil {
+		s.Preemption = earlier.Preemption
+	}
+	if by := earlier.KillBy; !by.IsZero() && (s.KillBy.IsZero() || by.Before(s.KillBy)) {
+		s.KillBy = by
+	}
+	s.Final = s.Final || earlier.Final
+	return s
+}
+
+// Quiet says that no worker of a node shows a sign of life.
+type Quiet struct {
+	// For is the time since the last sign of any worker of the node.
+	For time.Duration `json:"for"`
+	// Learned says that so long a silence is unusual for these workers. If it is false, they may be starting.
+	Learned bool `json:"learned,omitempty"`
+	// Held says why the silence does not count at present, such as a debugger; empty if it counts.
+	Held string `json:"held,omitempty"`
 }

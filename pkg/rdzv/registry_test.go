@@ -30,6 +30,8 @@ func (f fakeHandler) Succeed(context.Context, time.Duration) (*Stop, error) { re
 func (f fakeHandler) Leave()                                                {}
 func (f fakeHandler) IsClosed(context.Context) (bool, error)                { return false, nil }
 func (f fakeHandler) SetClosed(context.Context, string) error               { return nil }
+func (f fakeHandler) Quiet(*Quiet)                                          {}
+func (f fakeHandler) Preempt(Preemption)                                    {}
 func (f fakeHandler) Stopped()                                              {}
 func (f fakeHandler) NumNodesWaiting() int                                  { return 0 }
 func (f fakeHandler) Shutdown(context.Context) error                        { return nil }

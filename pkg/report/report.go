@@ -16,6 +16,7 @@ const Schema = 1
 const (
 	MaxRounds   = 100      // of Rounds: the last
 	MaxWarnings = 100      // of Warnings: the first
+	MaxHangs    = 20       // of Hangs
 	MaxFiles    = 128      // of Attempts and FlightRecorder: the last
 	MaxText     = 64 << 10 // bytes of a Failure's Text: the end
 	MaxLine     = 4 << 10  // bytes of one line: the beginning
@@ -52,6 +53,9 @@ type Report struct {
 	OthersUnknown bool `json:"others_unknown,omitempty"`
 	// ClosedBy says who has closed the run, such as user@host; empty if it was not closed or that is unknown.
 	ClosedBy string `json:"closed_by,omitempty"`
+	// SignaledBy is the process whose signal has stopped the launcher; nil if there was none, or it is not known, or the
+	// kernel has made the signal, as for Ctrl-C.
+	SignaledBy *Sender `json:"signaled_by,omitempty"`
 	// Error is the launcher's own error; empty if a worker is the cause.
 	Error string `json:"error,omitempty"`
 	// Restarts counts the charged restarts of the job.
@@ -67,6 +71,8 @@ type Report struct {
 	// report.
 	Failures   []Failure `json:"failures"`
 	OtherNodes []Failure `json:"other_nodes"`
+	// Hangs are the hangs of the job, at most MaxHangs, the last of them.
+	Hangs []Hang `json:"hangs,omitempty"`
 	// LogDir is the run's log folder, and Attempts are its folders for each start. They are empty if no logs were kept.
 	LogDir   string   `json:"log_dir,omitempty"`
 	Attempts []string `json:"attempt_dirs"`
@@ -75,6 +81,16 @@ type Report struct {
 	// WarningCount is the number of warnings. Warnings holds the first ones.
 	WarningCount int       `json:"warning_count"`
 	Warnings     []Warning `json:"warnings"`
+}
+
+// Sender is a process that has sent a signal.
+type Sender struct {
+	// PID is 0 for a process outside the launcher's pid namespace.
+	PID  int    `json:"pid"`
+	UID  int    `json:"uid"`            // its real user
+	User string `json:"user,omitempty"` // that user's name; empty if it has none on this machine
+	// Command is the first 200 bytes of the command line; empty if the process had ended when the launcher looked.
+	Command string `json:"command,omitempty"`
 }
 
 // The ways in which a round ends for a node.
@@ -103,6 +119,23 @@ type Round struct {
 	LogDir string `json:"log_dir,omitempty"`
 	// Failure is this node's likeliest failure, which may be of a worker that was stopped; nil if there is none.
 	Failure *Failure `json:"failure"`
+}
+
+// Hang is a time in which no worker of the job made progress.
+type Hang struct {
+	Time  Time `json:"time"` // when it was found
+	Round int  `json:"round"`
+	// Host is the node that looked at all workers, and wrote their stacks to Files, on that node. They are a text and a
+	// JSON file; none if they could not be written.
+	Host  string   `json:"host"`
+	Files []string `json:"files,omitempty"`
+	// Quiet is how long no worker had shown a sign of life, in seconds.
+	Quiet float64 `json:"quiet"`
+	// Ranks are the workers that are the likeliest reason; empty if that could not be told.
+	Ranks   []int  `json:"ranks"`
+	Summary string `json:"summary"`
+	// Over is when a worker of this node made progress again; zero if none did.
+	Over Time `json:"over,omitzero"`
 }
 
 // Failure is the JSON view of a worker that failed. Package agent builds it from a failure.Failure.

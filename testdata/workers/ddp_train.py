@@ -38,6 +38,8 @@ def parse():
     option("--until", metavar="FILE", help="instead of --steps: train until DIR contains FILE")
     option("--stop-on-signal", action="store_true",
            help="on SIGUSR1 to rank 0 all workers finish the step and end; rank 0 saves only then")
+    option("--stop-on-preemption", action="store_true",
+           help="likewise when rank 0 finds $ELASTICRUN_PREEMPT_FILE")
     option("--step-time", type=float, default=0.05, metavar="S",
            help="minimum duration of a step in seconds (0.05)")
     option("--fail-at", type=int, metavar="STEP", help="one worker fails in this step")
@@ -172,8 +174,13 @@ def train(args, record, stopping, model):
         model.save(temporary, step)
         os.replace(temporary, checkpoint)
 
+    coordinated = args.stop_on_signal or args.stop_on_preemption
+    preempted = os.environ["ELASTICRUN_PREEMPT_FILE"] if args.stop_on_preemption else None
+
     def should_continue():
-        if not args.until and not args.stop_on_signal:
+        if preempted and os.path.exists(preempted):
+            stopping.append(preempted)
+        if not args.until and not coordinated:
             return step < args.steps
         # Rank 0 decides for all workers, so that all stop after the same step.
         last = os.path.exists(os.path.join(args.dir, args.until)) if args.until else step >= args.steps
@@ -184,7 +191,7 @@ def train(args, record, stopping, model):
         step += 1
         fail_if_requested(args, record, step)
         record.line("step", step=step, loss=model.step(step))
-        if record.rank == 0 and not args.stop_on_signal:
+        if record.rank == 0 and not coordinated:
             save()
         time.sleep(max(0.0, args.step_time - (time.monotonic() - begin)))
     if record.rank == 0 and stopping:

@@ -18,8 +18,8 @@ func TestNoRoomForFiles(t *testing.T) {
 			"cannot record which nodes keep the job's store",
 		},
 		{
-			// One inode for the folder, and one for the user's folder in it.
-			"no files", "mount -t tmpfs -o nr_inodes=2 tmpfs /dev/shm",
+			// One inode for the folder, one for the user's folder in it, and one for that of the heartbeat files.
+			"no files", "mount -t tmpfs -o nr_inodes=3 tmpfs /dev/shm",
 			"cannot find out whether this run had an earlier store on this machine",
 		},
 	} {

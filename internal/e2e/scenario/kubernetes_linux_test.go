@@ -79,6 +79,31 @@ func TestPodReplaced(t *testing.T) {
 	}
 }
 
+// TestPodEvicted evicts a pod, as a drain of its node does: it gets SIGTERM. All pods save the same step and end with
+// the code that podFailurePolicy ignores. Those that follow go on from that step.
+func TestPodEvicted(t *testing.T) {
+	t.Parallel()
+	p := newPods(t)
+	p.useTorchInSoak()
+	p.worker = append(p.worker, "--stop-on-preemption")
+	p.createAll()
+	p.publish()
+	p.awaitRound(-1, podCount)
+	signalTo(p.agents[1].cmd.Process.Pid, syscall.SIGTERM)
+	p.stop(preempted, nil)
+	saved := lastStep(p.record())
+	p.agents = nil
+	p.createAll()
+	p.publish()
+	await(t, "steps of the new pods", func() bool { return lastStep(p.record()) > saved+2 })
+	p.finish()
+	p.stop(0, nil)
+	p.wantWorlds(threePods, threePods)
+	if worlds := worldsOf(t, p.dir); worlds[1] != fmt.Sprintf("%d: %s", saved, threePods) {
+		t.Errorf("worlds %q, want the second to go on from step %d", worlds, saved)
+	}
+}
+
 // TestFirstPodReplaced kills the pod that hosts the rendezvous, which returns at once with another address. The other
 // pods end their workers, join the new host, and the job continues from its checkpoint.
 func TestFirstPodReplaced(t *testing.T) {

@@ -61,6 +61,7 @@ func TestSlurm(t *testing.T) { //nolint:tparallel // its parts use one cluster i
 	if testenv.Whole(t) {
 		t.Run("step", s.step)
 		t.Run("two jobs", s.twoJobs)
+		t.Run("time limit", s.timeLimit)
 		t.Run("heterogeneous", s.heterogeneous)
 		t.Run("heterogeneous plain", s.heterogeneousPlain)
 	}
@@ -200,10 +201,23 @@ func (s *slurmTest) cancel(t *testing.T) {
 }
 
 func (s *slurmTest) requeue(t *testing.T) {
-	j := s.submit(t, "requeue.sbatch", nil, nil, "--stop-on-signal", "--until=finish")
+	s.isRequeued(t, nil, func(j *slurmlab.Job) {
+		j.Cancel(t, "--batch", "--signal=USR1") // like --signal=B:USR1@120, 120 s before the end
+	})
+}
+
+// timeLimit checks a job that Slurm signals before its time limit.
+func (s *slurmTest) timeLimit(t *testing.T) {
+	s.isRequeued(t, []string{"--time=1", "--signal=B:USR1@50"}, func(*slurmlab.Job) {})
+}
+
+// isRequeued checks a job that is preempted and goes on from its checkpoint.
+func (s *slurmTest) isRequeued(t *testing.T, sbatch []string, preempt func(*slurmlab.Job)) {
+	t.Helper()
+	j := s.submit(t, "requeue.sbatch", sbatch, nil, "--stop-on-signal", "--until=finish")
 	s.awaitStep(t, j, 2)
 	first := drawnSecret(t, j)
-	j.Cancel(t, "--batch", "--signal=USR1") // like --signal=B:USR1@120, 120 s before the end
+	preempt(j)
 	testenv.Await(t, "the job to be requeued", slurmBound, func() bool {
 		now := j.Status(t)
 		if now.State != "RUNNING" && now.State != "COMPLETING" && now.State != "PENDING" {

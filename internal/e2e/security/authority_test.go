@@ -44,7 +44,7 @@ func TestOthersKeys(t *testing.T) {
 	foreign = append(foreign, "other/agent/"+other.id, "other/state/close", "", run, "/", run+"2/agent/x")
 
 	own := map[byte][]string{
-		roleAgent: {"agent/", "status/"}, roleObserver: {"watcher/"}, roleCloser: {"state/close/"},
+		roleAgent: {"agent/", "status/", "watcher/"}, roleObserver: {"watcher/"}, roleCloser: {"state/close/"},
 	}
 	for role, name := range map[byte]string{roleAgent: "agent", roleObserver: "observer", roleCloser: "closer"} {
 		p := enter(t, addr, secret, role, run)

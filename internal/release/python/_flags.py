@@ -19,6 +19,8 @@ VALUES = frozenset(
     (
         "nnodes",
         "nproc_per_node",
+        "nnodes_multiple",
+        "world_size_multiple",
         "role",
         "node_rank",
         "numa_binding",
@@ -57,8 +59,21 @@ VALUES = frozenset(
         "error_exit_timeout",
         "exit_barrier_timeout",
         "exit_code_map",
+        "final_codes",
+        "exclude_node_codes",
+        "max_same_failures",
+        "max_restarts_without_progress",
+        "preempt_signals",
+        "preempt_grace",
+        "preempt_notice",
+        "preempt_exit_code",
+        "on_sigterm",
+        "hang_timeout",
+        "hang_action",
+        "step_pattern",
         "preflight_cmd",
         "preflight_timeout",
+        "notify_cmd",
         "status_addr",
         "event_log",
         "report",
@@ -86,6 +101,12 @@ if TYPE_CHECKING:
         r"""Workers on this node: a number, gpu (one per GPU of NVIDIA or AMD), xpu (one per GPU of
         Intel), cpu (one per CPU that this process may use), or auto (one per GPU if there is one
         that is not integrated, else cpu)."""
+        nnodes_multiple: Optional[int]
+        r"""Each round has a multiple of N nodes, the largest one of the nodes that are there; the
+        others are spares. It narrows the range of --nnodes."""
+        world_size_multiple: Optional[int]
+        r"""The same for the number of workers of all nodes. All nodes must have the same
+        --nproc-per-node, or ones from which the same multiple of nodes follows."""
         role: Optional[str]
         r"""Role name of the workers: it is used for ROLE_NAME, for metrics and for the prefix of
         teed lines."""
@@ -208,7 +229,7 @@ if TYPE_CHECKING:
         r"""Accepted for torchrun's sake and ignored: the launcher notices a worker's exit at once."""
         signals_to_handle: Optional[str]
         r"""On these signals the launcher forwards the signal to the workers, waits for them and
-        exits."""
+        exits, unless --on-sigterm says otherwise."""
         shutdown_timeout: Optional[Union[float, str]]
         r"""How long workers may take to stop before SIGKILL when the launcher is told to stop."""
         restart_grace: Optional[Union[float, str]]
@@ -225,6 +246,48 @@ if TYPE_CHECKING:
         exit_code_map: Optional[Union[str, Mapping[str, object]]]
         r"""Replace the launcher's exit code, for a scheduler. FROM is a code or a reason:
         137=75,rendezvous=99."""
+        final_codes: Optional[str]
+        r"""Exit codes of the root cause that end the job without a restart, such as 3,10-12. Signal
+        n is 128+n."""
+        exclude_node_codes: Optional[str]
+        r"""Exit codes of the root cause that say that its node is at fault: it is excluded, as long
+        as the job can run without it. The restart is charged."""
+        max_same_failures: Optional[int]
+        r"""End the job once the same failure of the same rank has happened N times in a row,
+        without progress in between. 0 only reports it."""
+        max_restarts_without_progress: Optional[int]
+        r"""End the job once N restarts in a row have failed at a step that is not beyond that of
+        the failure before. Steps come from --step-pattern or a heartbeat; failures without one do
+        not count. 0 never ends it."""
+        preempt_signals: Optional[str]
+        r"""When any node's launcher gets one of these signals, such as USR1, the workers of all
+        nodes get it and save, and the job ends with --preempt-exit-code."""
+        preempt_grace: Optional[Union[float, str]]
+        r"""How long workers may then take to save and exit by themselves, before SIGTERM and
+        --shutdown-timeout. It is shorter if --preempt-notice or Slurm says that the node is taken
+        away before."""
+        preempt_notice: Optional[Union[float, str]]
+        r"""How long after the signal the scheduler takes the node away: Kubernetes'
+        terminationGracePeriodSeconds. Default: 30 in Kubernetes, the end of the job in Slurm, else
+        unknown."""
+        preempt_exit_code: Optional[int]
+        r"""The exit code of a preempted job, on all nodes. It means: run the job again. If all
+        workers had written finished into $ELASTICRUN_CONTROL_FILE, the job has succeeded."""
+        on_sigterm: Optional[str]
+        r"""What SIGTERM does: leave stops this node, which ends with 143, and the others go on if
+        enough are left; preempt makes it one of --preempt-signals."""
+        hang_timeout: Optional[Union[int, str]]
+        r"""Suspect a hang when no worker of the job has shown progress for this long, as seen from
+        outside. auto waits for 60 seconds or 5 times the longest pause of the job so far, whichever
+        is longer, and only once the job has shown a steady rhythm. 0 or off never looks."""
+        hang_action: Optional[str]
+        r"""What follows a suspected hang: report prints which rank it is and the stacks of all
+        ranks; restart and stop do so too, look a second time, and then restart the workers, which
+        is charged as a failure, or end the job with code 77. With auto that takes 5 minutes at
+        least."""
+        step_pattern: Optional[str]
+        r"""A regular expression (RE2) for the lines of workers that name the step of the training.
+        Its first group, or the whole match, is a number. A new step counts as progress."""
         dry_run: Optional[bool]
         r"""Print what the launch would do, as elasticrun explain does, and start nothing. Exit code
         2 or 73 means that the launch would be refused."""
@@ -236,6 +299,10 @@ if TYPE_CHECKING:
         its workers. If it fails, the node does not join, or leaves, with exit code 72."""
         preflight_timeout: Optional[Union[float, str]]
         r"""How long --preflight-cmd may take before it counts as failed."""
+        notify_cmd: Optional[str]
+        r"""Run by sh -c with one JSON document on its stdin when the job has ended, was restarted,
+        has lost a node, hangs or is preempted. The node of rank 0 runs it. It may take 10 seconds,
+        and the job does not wait for it."""
         status_addr: Optional[str]
         r"""Serve this node's status over HTTP: /healthz, /readyz, /status and /metrics. :PORT
         serves this machine only; give an address or 0.0.0.0 to serve others. Port 0 takes a free

@@ -35,7 +35,7 @@ func mayWrite(c coord.Claim, key string, guards []coord.Guard, op coord.Op) bool
 	own := session == string(c.Session) && (op.Owned || op.Delete)
 	switch c.Role {
 	case coord.RoleAgent:
-		return own && slices.Contains([]string{prefixAgent, prefixStatus, prefixStacks}, folder+"/")
+		return own && slices.Contains([]string{prefixAgent, prefixStatus, prefixStacks, prefixWatcher}, folder+"/")
 	case coord.RoleObserver:
 		return own && folder+"/" == prefixWatcher
 	case coord.RoleCloser:

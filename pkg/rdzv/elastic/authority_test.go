@@ -26,6 +26,8 @@ func TestAuthority(t *testing.T) {
 		{"an agent's report", agent, nil, owned("job7/agent/S1"), true},
 		{"an agent's status", agent, nil, owned("job7/status/S1"), true},
 		{"its status goes", agent, nil, coord.Op{Key: "job7/status/S1", Delete: true}, true},
+		{"it asks the other agents", agent, nil, owned("job7/watcher/S1"), true},
+		{"it asks for another agent", agent, nil, owned("job7/watcher/S2"), false},
 		{"a key that outlives it", agent, nil, coord.Op{Key: "job7/agent/S1"}, false},
 		{"another agent's report", agent, nil, owned("job7/agent/S2"), false},
 		{"another agent goes", agent, nil, coord.Op{Key: "job7/agent/S2", Delete: true}, false},

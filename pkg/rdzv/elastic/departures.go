@@ -104,7 +104,19 @@ func (l *leader) endDeparted(now time.Duration) {
 		o.Text = lost + "; " + o.Text
 	}
 	o.Cause, o.Others = r.failures.causes(now)
+	f := l.failedRound(o.Cause)
+	o.Rule, _ = Policy{FinalCodes: l.job.Policy.FinalCodes}.verdict(repeats{}, f)
 	l.endRun(now, o)
+}
+
+// lost counts the members that were lost.
+func (r *roundState) lost() (n int) {
+	for i := range r.members {
+		if m := &r.members[i]; m.status == lost || m.status == unstopped {
+			n++
+		}
+	}
+	return n
 }
 
 // lostMembers names the members of the round that were lost or have left before they finished; empty if there are none.

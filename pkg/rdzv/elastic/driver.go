@@ -29,8 +29,12 @@ type driver struct {
 
 	watchdog func(at time.Duration) // Options.Watchdog
 	probe    func(now time.Duration) (next optionalTime)
-	status   func(context.Context) []byte                      // Options.Status
-	stacks   func(ctx context.Context, allThreads bool) []byte // Options.Stacks; nil if it is
+	status   func(context.Context) []byte                         // Options.Status
+	stacks   func(context.Context, StacksRequest) []byte          // Options.Stacks; nil if it is
+	looks    <-chan lookOrder                                     // the leader's orders to look at the job's workers
+	examine  func(context.Context, int, []NodeStacks) HangFinding // Options.Examine; nil if it is
+	// stackRequests are the calls of Handler.AskStacks; nil if nobody can ask.
+	stackRequests <-chan func(session context.Context, d *driver)
 	// statusInterval is the time between two statuses while somebody observes the run.
 	statusInterval time.Duration
 	calls          <-chan func(now time.Duration) // of the agent, made by the loop
@@ -47,7 +51,7 @@ func (d *driver) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers, reports, renewals := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
-	proofs, watchEnded := make(chan time.Duration), make(chan struct{})
+	proofs, findings, watchEnded := make(chan time.Duration), make(chan HangFinding), make(chan struct{})
 	tasks := []func() error{
 		func() error {
 			defer close(watchEnded)
@@ -62,6 +66,12 @@ func (d *driver) run(ctx context.Context) error {
 	if client, ok := d.store.(*coord.Client); ok && d.storeMoved != nil {
 		tasks = append(tasks, func() error { return d.watchStoreAddrs(ctx, client) })
 	}
+	if d.examine != nil {
+		tasks = append(tasks, func() error { return d.examineHangs(ctx, findings) })
+	}
+	if d.stackRequests != nil {
+		tasks = append(tasks, func() error { return d.serveStackRequests(ctx) })
+	}
 	if d.status != nil {
 		tasks = append(tasks, func() error { return d.publishStatus(ctx) })
 	}
@@ -70,7 +80,7 @@ func (d *driver) run(ctx context.Context) error {
 	for _, task := range tasks {
 		running.Go(func() { ended <- task() })
 	}
-	err := d.loop(ctx, answers, reports, renewals, proofs, ended)
+	err := d.loop(ctx, answers, reports, renewals, proofs, findings, ended)
 	d.handleLastAnswers(ctx, answers, watchEnded)
 	cancel()
 	running.Wait()
@@ -99,7 +109,7 @@ func (d *driver) handleLastAnswers(ctx context.Context, answers <-chan Answer, w
 // loop is the only goroutine that uses the member, until it returns.
 func (d *driver) loop(
 	ctx context.Context, answers <-chan Answer, reports chan Report, renewals chan<- struct{},
-	proofs <-chan time.Duration, ended <-chan error,
+	proofs <-chan time.Duration, findings <-chan HangFinding, ended <-chan error,
 ) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -138,6 +148,8 @@ func (d *driver) loop(
 				shown = a
 				d.m.handleAnswer(d.now(), a)
 			}
+		case f := <-findings:
+			d.m.recordFinding(f)
 		case sent := <-proofs:
 			d.m.recordProof(d.now(), sent)
 			if d.proved != nil {
@@ -244,6 +256,17 @@ func (d *driver) putReport(ctx context.Context, r Report) error {
 	if r.Failure != nil { // the report may have waited for the store
 		f := *r.Failure
 		f.Age, r.Failure = d.now()-r.failedAt, &f
+	}
+	if r.Quiet != nil {
+		q := *r.Quiet
+		q.For, r.Quiet = d.now()-r.quietSince, &q
+	}
+	if r.Preempt != nil {
+		p := *r.Preempt
+		r.Preempt, r.PreemptAge = &p, d.now()-r.preemptAt
+		if p.Left > 0 {
+			p.Left = max(1, p.Left-r.PreemptAge)
+		}
 	}
 	value, err := json.Marshal(r)
 	if err != nil {

@@ -38,16 +38,35 @@ func (r *failureReports) record(now time.Duration, rank int, f rdzv.Failure) {
 	r.anyFailed = r.anyFailed || !f.OnlyStopped
 }
 
-// isFinal reports whether a restart cannot help, because the program cannot be executed. In the first round, a report
-// of one node is enough. Later the program has been executed before, so all nodes must report it, not just a newcomer.
-func (r *failureReports) isFinal(firstRound bool, nodes int) bool {
+// dropSince forgets the failures from then on.
+func (r *failureReports) dropSince(at time.Duration) {
+	r.anyFailed = false
+	for rank, report := range r.byRank {
+		if report.at >= at {
+			delete(r.byRank, rank)
+			continue
+		}
+		r.anyFailed = r.anyFailed || !report.failure.OnlyStopped
+	}
+}
+
+// final says why a restart cannot help; empty if it may. A worker that hangs in the kernel is one reason. Another is
+// that the program cannot be executed. In the first round, a report of one node is enough for that. Later the program
+// has been executed before, so all nodes must report it, not just a newcomer.
+func (r *failureReports) final(firstRound bool, nodes int) string {
 	final := 0
 	for _, report := range r.byRank {
+		if report.failure.NoRestart {
+			return "a worker hangs in the kernel, and what it holds would be missing after a restart"
+		}
 		if report.failure.Final {
 			final++
 		}
 	}
-	return final > 0 && (firstRound || final == nodes)
+	if final > 0 && (firstRound || final == nodes) {
+		return "the program cannot be executed; a restart would not help"
+	}
+	return ""
 }
 
 // compareReports orders causes, the likeliest first.

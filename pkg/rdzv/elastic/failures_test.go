@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,35 @@ func TestLikeliestCause(t *testing.T) {
 			cause, _ := r.causes(now + 10*sec)
 			if diff := cmp.Diff(&want, cause); diff != "" || !r.anyFailed {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestFinal(t *testing.T) {
+	ordinary, program, hang := failure.Failure{}, failure.Failure{Final: true}, failure.Failure{NoRestart: true}
+	const cannot, hangs = "the program cannot be executed", "a worker hangs in the kernel"
+	for _, tt := range []struct {
+		name  string
+		nodes []failure.Failure
+		first string // in the first round
+		later string
+	}{
+		{"a failure", []failure.Failure{ordinary, ordinary}, "", ""},
+		{"a program is missing", []failure.Failure{ordinary, program}, cannot, ""},
+		{"it is missing everywhere", []failure.Failure{program, program}, cannot, cannot},
+		{"a hang in the kernel", []failure.Failure{ordinary, hang}, hangs, hangs},
+		{"both", []failure.Failure{program, hang}, hangs, hangs},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r failureReports
+			for rank, f := range tt.nodes {
+				r.record(0, rank, rdzv.Failure{Failure: f})
+			}
+			for firstRound, want := range map[bool]string{true: tt.first, false: tt.later} {
+				if got := r.final(firstRound, len(tt.nodes)); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+					t.Errorf("%q, want %q; first round: %v", got, want, firstRound)
+				}
 			}
 		})
 	}

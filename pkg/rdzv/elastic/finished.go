@@ -108,6 +108,8 @@ func (f *finishedRun) judgeArrival(n Node, ending rdzv.Ending) arrivalVerdict {
 	command, present, known := f.command(n)
 	same, other := f.compareLaunch(n.Launch)
 	switch {
+	case same && ending == rdzv.EndPreempted && n.Launch.Restarts: // the scheduler has given the job a node again
+		return startRerun
 	case same && ending == rdzv.EndClosed: // somebody wants no further round of this launch
 		return learnResult
 	case same && present && !n.Launch.Restarts, same && known && command != n.Command:

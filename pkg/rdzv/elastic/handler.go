@@ -29,9 +29,12 @@ type Handler struct {
 	tasks        sync.WaitGroup // what joinStore has started
 	joiningStore atomic.Bool    // joinStore is under way
 	joins        chan struct{}  // holds an order to help to keep the store, while this node waits
+	looks        chan lookOrder // holds the last order to look at the job's workers
 	reenter      chan struct{}  // the agent has to enter again, with a new offer
-	driveDone    chan struct{}  // closed when drive has returned
-	endKnown     chan struct{}  // closed when this agent has learned how the job ended, even if its workers still stop
+	// stackRequests are the calls of AskStacks, which a task of the driver makes.
+	stackRequests chan func(session context.Context, d *driver)
+	driveDone     chan struct{} // closed when drive has returned
+	endKnown      chan struct{} // closed when this agent has learned how the job ended, even if its workers still stop
 
 	opening sync.Mutex // held while the first session is opened
 
@@ -74,7 +77,9 @@ func New(o Options) *Handler {
 	return &Handler{
 		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
 		runOrders: make(chan runOrder, 1), joins: make(chan struct{}, 1), reenter: make(chan struct{}, 1),
-		driveDone: make(chan struct{}), endKnown: make(chan struct{}), waiting: waitingNodes{asked: make(chan struct{})},
+		looks:         make(chan lookOrder, 1),
+		stackRequests: make(chan func(context.Context, *driver)),
+		driveDone:     make(chan struct{}), endKnown: make(chan struct{}), waiting: waitingNodes{asked: make(chan struct{})},
 	}
 }
 
@@ -111,11 +116,17 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		return nil, fmt.Errorf("local world size %d: must be at least 1", self.LocalWorldSize)
 	}
 	for {
-		h.closeStoreAndWarn("cannot close the worker store of the previous round")
+		if !self.Preempted {
+			h.closeStoreAndWarn("cannot close the worker store of the previous round")
+		}
 		if err := h.start(ctx); err != nil {
 			return nil, err
 		}
-		offer, err := h.offer(ctx, self)
+		var offer Offer
+		var err error
+		if !self.Preempted { // else workers of other nodes, which save, may use the store of the last round
+			offer, err = h.offer(ctx, self)
+		}
 		switch {
 		case err != nil && h.rounds > 0: // the address was valid before, so the input is not at fault
 			return nil, fmt.Errorf("%w: %s", rdzv.ErrConnection, err.Error())
@@ -132,7 +143,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		}
 		h.call(func(now time.Duration) {
 			h.discardOrders()
-			h.m.enter(now, node, offer, self.Failure)
+			h.m.enter(now, node, offer, self)
 		})
 		o, again, err := h.awaitOrder(ctx)
 		switch {
@@ -148,6 +159,9 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		if round, err := h.enterRound(ctx, o); !errors.Is(err, errRoundOver) {
 			return round, err
 		}
+		// What is known of the last round says nothing of this one, in which no worker was started.
+		self.Failure, self.Step = nil, nil
+		self.Finished, self.Stop, self.ExcludeNode = false, false, false
 	}
 }
 
@@ -215,7 +229,7 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	p := a.Place
 	r := &rdzv.Round{
 		Number: a.Fence.Round, Rank: p.Rank, WorldSize: p.Nodes, Assignment: p.Assignment, Restarts: p.Restarts,
-		MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
+		LostNodes: p.Lost, SameFailures: p.Same, MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
 	}
 	if len(p.Store.Addrs) == 0 {
 		return nil, fmt.Errorf("%w: the node of rank 0 offers no worker store", rdzv.ErrState)

@@ -28,6 +28,7 @@ type leader struct {
 
 	outcome      *rdzv.Outcome   // nil until the run ends
 	resultExpiry optionalTime    // when the outcome is forgotten
+	preemption   *preemption     // nil unless the run is being ended by one
 	closedBy     string          // who has asked to close the run; empty for nobody
 	closers      map[string]bool // the keys of those who wait for the result of their request
 	history      runHistory
@@ -47,6 +48,8 @@ type leader struct {
 	shortRounds     int      // rounds in a row that failed too soon
 	unreachedRounds int      // rounds in a row that failed because rank 0 was not reached
 	announcements   []string // for the nodes of the next round
+	repeats         *repeats // what the failures so far have in common; nil before the first
+	charged         bool     // the last round has failed, and was charged
 
 	storeInvites int                      // how many nodes of a round, the first by rank, are asked to help with the store
 	storeMembers map[coord.SessionID]bool // the agents that can help
@@ -174,9 +177,14 @@ func (l *leader) step(now time.Duration) bool {
 	if l.closeIfRequested(now); l.state != before {
 		return true
 	}
+	if l.preemptIfRequested(now); l.state != before {
+		return true
+	}
 	switch l.state {
 	case forming:
-		l.tryForm(now)
+		if l.preemption == nil {
+			l.tryForm(now)
+		}
 	case running:
 		l.checkRound(now)
 	case halting:
@@ -203,15 +211,15 @@ func (l *leader) timers() []optionalTime {
 		}
 		return []optionalTime{
 			f.enoughSince.add(wait), f.tooFewSince.add(l.job.JoinTimeout), f.backoffUntil, f.useQuarantinedAt,
-			l.earlierSessionsEnd(true), l.earlierSessionsEnd(false), quarantineEnd, l.notices.timer,
+			l.earlierSessionsEnd(true), l.earlierSessionsEnd(false), quarantineEnd, l.notices.timer, l.preemptionEnd(),
 		}
 	case running:
 		return []optionalTime{
 			r.growSince.add(l.job.JoinSettle), r.stuckSince.add(l.stuckTimeout()), r.growAfter, r.storeDeadline,
-			quarantineEnd, l.notices.timer,
+			quarantineEnd, l.notices.timer, r.hang.next, r.hang.lookedAt.add(lookTimeout),
 		}
 	case halting:
-		return []optionalTime{r.haltedAt.add(l.job.Rejoin), l.notices.timer}
+		return []optionalTime{r.haltedAt.add(l.stopLimit()), l.notices.timer}
 	default:
 		return nil
 	}
@@ -250,8 +258,9 @@ func (l *leader) beginRun(job Job) {
 	if l.job != nil {
 		l.begun++
 	}
-	l.job = &job
-	l.writes = append(l.writes, write{key: jobKey(l.begun), value: job}, write{key: keyClose}, l.forgetFormerJob())
+	l.job, l.preemption = &job, nil
+	l.writes = append(l.writes, write{key: jobKey(l.begun), value: job}, write{key: keyClose}, write{key: keyPreempted},
+		l.forgetFormerJob())
 }
 
 // forgetFormerJob returns the write that deletes the parameters that those in use have replaced.
@@ -269,6 +278,7 @@ func (l *leader) abandonRun() {
 	l.record, l.firstRound = Record{Round: l.record.Round}, l.record.Round+1
 	l.hasRound, l.round, l.budget = false, roundState{}, budget{}
 	l.restarts, l.shortRounds, l.unreachedRounds, l.announcements = 0, 0, 0, nil
+	l.repeats, l.charged = nil, false
 	l.startForming()
 }
 
@@ -279,7 +289,7 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	}
 	l.state, l.outcome, l.resultExpiry = ended, &o, optionalTime{now + l.job.ResultTTL, true}
 	l.writes = append(l.writes, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.recordFinished(),
-		write{key: roundKey(l.record.Round)}, write{key: jobKey(l.begun)}, write{key: keyClose})
+		write{key: roundKey(l.record.Round)}, write{key: jobKey(l.begun)}, write{key: keyClose}, write{key: keyPreempted})
 	l.forgetDepartures()
 	l.forgetSuccesses(l.record.Round, l.round.successes)
 	for _, p := range l.participants.byID {

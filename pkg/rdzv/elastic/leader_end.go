@@ -36,6 +36,8 @@ type roundState struct {
 	stuckSince    optionalTime
 	stuckHost     string       // the last of them
 	storeDeadline optionalTime // when a member has tried for too long to reach the worker store
+
+	hang hangState
 }
 
 // roundMember is a node of the recorded round.
@@ -44,6 +46,7 @@ type roundMember struct {
 	node           *Node        // as its agent has reported it; nil if this leader has not seen the agent
 	status         memberStatus
 	stuck          bool         // its agent does not respond; only while status is active
+	quiet, learned bool         // what rdzv.Quiet says of its workers; only while status is active
 	departed       bool         // it has left the exit barrier; its status stays done
 	unreachedSince optionalTime // since when it has tried in vain to reach the worker store
 }
@@ -68,6 +71,7 @@ func (r *roundState) setStatus(m *roundMember, status memberStatus) {
 	switch m.status {
 	case active:
 		r.setStuck(0, m, false)
+		r.setQuiet(m, nil)
 		r.active--
 	case done:
 		r.done--
@@ -163,12 +167,16 @@ func (l *leader) checkRound(now time.Duration) {
 		return
 	}
 	l.checkGrowth(now)
+	if l.state == running {
+		l.checkHang(now)
+	}
 }
 
 // checkGrowth ends the running round to let newcomers in, JoinSettle after the first of them came.
 func (l *leader) checkGrowth(now time.Duration) {
 	r, newcomers := &l.round, l.participants.eligible // a member becomes eligible only when the round halts
-	if newcomers == 0 || r.done > 0 || l.job.Static || l.job.Grow != GrowNow || len(r.members) >= l.maxMembers() {
+	grows := l.nextSize(len(r.members)+newcomers) > len(r.members)
+	if !grows || r.done > 0 || l.job.Static || l.job.Grow != GrowNow {
 		r.growSince = optionalTime{}
 		return
 	}
@@ -192,6 +200,17 @@ func (l *leader) checkGrowth(now time.Duration) {
 func (l *leader) haltRound(now time.Duration, why string) {
 	r := &l.round
 	l.state, r.haltedAt, r.haltUnwritten, r.growSince = halting, optionalTime{now, true}, true, optionalTime{}
+	l.orderHalt(why)
+	for _, p := range l.participants.byID {
+		if l.isFinishedElsewhere(p) {
+			l.updateAnswer(p)
+		}
+	}
+}
+
+// orderHalt orders all members to stop their workers, also those that have it already in other words.
+func (l *leader) orderHalt(why string) {
+	r := &l.round
 	for rank := range r.members {
 		m := &r.members[rank]
 		if m.participant == nil || m.departed {
@@ -201,12 +220,7 @@ func (l *leader) haltRound(now time.Duration, why string) {
 			r.setStatus(m, active)
 		}
 		if m.participant.mismatch == "" {
-			l.reply(m.participant, Answer{Kind: Halt, Note: why, Grow: r.unchargedSince.set})
-		}
-	}
-	for _, p := range l.participants.byID {
-		if l.isFinishedElsewhere(p) {
-			l.updateAnswer(p)
+			l.reply(m.participant, Answer{Kind: Halt, Note: why, Grow: r.unchargedSince.set, Preemption: l.preemption.order()})
 		}
 	}
 }
@@ -216,7 +230,7 @@ func (l *leader) haltRound(now time.Duration, why string) {
 func (l *leader) finishHalt(now time.Duration) {
 	r := &l.round
 	if r.active > 0 {
-		if now < r.haltedAt.at+l.job.Rejoin {
+		if now < r.haltedAt.at+l.stopLimit() {
 			return
 		}
 		for rank := range r.members {
@@ -233,6 +247,10 @@ func (l *leader) finishHalt(now time.Duration) {
 // judgeRound decides what the round that has ended costs. If a node was lost or has left, the failures of the others
 // are a consequence and nothing is charged. Otherwise the round is charged once, however many workers failed.
 func (l *leader) judgeRound(now time.Duration) {
+	if l.preemption != nil {
+		l.endPreempted(now)
+		return
+	}
 	if l.round.departed > 0 {
 		l.endDeparted(now)
 		return
@@ -248,16 +266,17 @@ func (l *leader) judgeRound(now time.Duration) {
 		l.endUnreached(now)
 		return
 	}
-	if !unreached && r.failures.anyFailed && !l.membershipChanged() && !l.quarantineNewcomers(now) {
-		l.budget.charge(now)
-		spent := l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts
-		if spent || r.failures.isFinal(l.record.Round == l.firstRound, len(r.members)) {
-			o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}
-			if !spent {
-				o.Text = "the program cannot be executed; a restart would not help"
-			}
-			o.Cause, o.Others = r.failures.causes(now)
-			l.endRun(now, o)
+	if !unreached && r.failures.anyFailed {
+		if o := l.stopRequested(now); o != nil {
+			l.endRun(now, *o)
+			return
+		}
+	}
+	switch {
+	case unreached || !r.failures.anyFailed, l.membershipChanged(), l.quarantineNewcomers(now):
+	default:
+		if o := l.chargeFailure(now); o != nil {
+			l.endRun(now, *o)
 			return
 		}
 		l.restarts++

@@ -68,7 +68,10 @@ func (l *leader) waitIsOver(now time.Duration) bool {
 	}
 }
 
-// maxMembers returns how many nodes the next round may have.
+// nextSize returns how many nodes the next round has if that many could be in it.
+func (l *leader) nextSize(n int) int { return l.job.roundSize(min(n, l.maxMembers())) }
+
+// maxMembers returns how many nodes the next round may have at most.
 func (l *leader) maxMembers() int {
 	if l.hasRound && l.job.Grow == GrowNever {
 		return max(len(l.record.Members), l.job.Min)
@@ -89,8 +92,13 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 	last, isNew := l.record.Round, l.newcomerTest(members)
 	l.record = Record{
 		Round: l.record.Round + 1, Restarts: l.restarts, Short: l.shortRounds, Unreached: l.unreachedRounds,
+		Repeats: l.repeats, Lost: l.round.lost(),
 		Members: make([]RecordMember, len(members)),
 	}
+	if l.charged {
+		l.record.Same = max(1, l.repeats.Same)
+	}
+	l.charged = false
 	l.budget.saveTo(&l.record, now, l.job)
 	for _, p := range l.participants.byID {
 		if p.unstoppedRound >= 0 && l.mayHaveWorkers(p) {
@@ -123,8 +131,13 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 	}
 	l.state, l.hasRound, l.announcements = running, true, nil
 	l.assignRanks()
-	for _, p := range l.participants.byID {
-		l.review(p)
+	// The members come first: what a spare waits for depends on how many others could be in a round.
+	for _, members := range []bool{true, false} {
+		for _, p := range l.participants.byID {
+			if (p.rank >= 0) == members {
+				l.review(p)
+			}
+		}
 	}
 }
 
@@ -157,7 +170,7 @@ func (l *leader) chooseMembers(now time.Duration, quarantined []*participant) ([
 		return members, !unreachable(members[0].node.Identity)
 	}
 	all := l.eligibleWith(quarantined)
-	return chooseRank0(rankMembers(l.record.Members, all, l.maxMembers()), all, unreachable)
+	return chooseRank0(rankMembers(l.record.Members, all, l.nextSize(len(all))), all, unreachable)
 }
 
 // eligibleWith lists the eligible participants and those in quarantined.

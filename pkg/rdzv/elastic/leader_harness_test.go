@@ -49,13 +49,26 @@ func playAll(t *testing.T, tests []leaderTest) {
 //	+old=S +grade=G +final                          age, grade and finality of its failure
 //	+shown=G                                        a worker had shown a failure of that grade before it was stopped
 //	+up=S                                           the round began S seconds ago
+//	+quiet=S +new                                   no worker has shown progress for S seconds; it never had a cadence
+//	+held                                           a debugger holds them
+//	+hangs                                          its failure is a hang
+//	+ranks=N                                        that rank is the likeliest reason for the hang; by default none
+//	+hang +moving +proof +partly +for=S +look=N what its look number N (1) found: a hang, or movement;
+//	                                                that all are blocked; that not all replied; for how long (400 s)
+//	+changed                                        a worker has written something since the last look
+//	+wrote=S                                        a worker has written something S seconds ago
+//	+working                                        with a child of a worker at work
+//	+code=N +step=N                                 the exit code of its failure; the last step of its workers
+//	+stop +exclude                                  what a worker has written into its control file
+//	+preempt=S +finished                            it has asked for a preemption S seconds ago; its workers had done all
 //	+unreached=S                                    it has not reached the worker store for S seconds
 //
 // want has the writes in order. Answers in a row are sorted, and grouped by kind:
 //
 //	job                        the job's parameters
 //	round 2: a b (1)           the record of round 2, its members, and the restarts charged
-//	run2: a b, halt2: a b      Run and Halt for that round
+//	run2: a b, halt2: a b      Run and Halt for that round; save2 is a Halt of a preemption, preempted is its record
+//	look1: a, act1: a, hang1: b orders about a hang, with the number of the look; hang is for those who did not look
 //	wait: a, notice: a         a Wait, and one that is for people
 //	departed 0/1               the record that rank 1 has left the exit barrier of round 0; "depart: a" is the answer
 //	end: a, late end: a        an End, and one for an agent that came after the end; likewise refuse
@@ -196,7 +209,7 @@ func (s *script) event(now time.Duration, do string) {
 	}
 	r.Phase, r.Store.Nonce, r.Stuck = Phase(what), fmt.Sprint(name, s.rev), false
 	if r.Phase == Busy {
-		r.Failure, r.Unreached = nil, nil
+		r.Failure, r.Unreached, r.Quiet, r.Hang = nil, nil, nil, nil
 	}
 	if r.Phase == Failing {
 		grade, err := strconv.Atoi(options[0])
@@ -258,6 +271,48 @@ func (s *script) option(r *Report, option string) {
 		r.Failure = &rdzv.Failure{Failure: failure.Failure{Host: r.Node.Host}, Grade: int(number), OnlyStopped: true}
 	case "final":
 		r.Failure.Final = true
+	case "quiet":
+		r.Quiet = &rdzv.Quiet{For: seconds, Learned: true}
+	case "new":
+		r.Quiet.Learned = false
+	case "hangs":
+		r.Failure.Kind = failure.Hang
+	case "held":
+		r.Quiet.Held = "a debugger"
+	case "hang", "moving":
+		r.Hang = &HangFinding{
+			Look: HangLook{r.Fence, 1}, Hang: key == "hang", Complete: true, Still: true,
+			Quiet: 400 * time.Second, SinceOutput: 400 * time.Second,
+			Failure: &rdzv.Failure{Failure: failure.Failure{Host: "odd", Kind: failure.Hang}},
+		}
+	case "ranks":
+		r.Hang.Ranks = []int{int(number)}
+	case "look":
+		r.Hang.Look.N = int(number)
+	case "proof":
+		r.Hang.Proof = true
+	case "wrote":
+		r.Hang.SinceOutput = seconds
+	case "changed":
+		r.Hang.Still = false
+	case "working":
+		r.Hang.AtWork = true
+	case "partly":
+		r.Hang.Complete = false
+	case "for":
+		r.Hang.Quiet = seconds
+	case "preempt":
+		r.Preempt, r.PreemptAge = &rdzv.Preemption{By: r.Node.Host}, seconds
+	case "code":
+		r.Failure.ExitCode = int(number)
+	case "step":
+		r.Step = new(int64(number))
+	case "stop":
+		r.Stop = true
+	case "exclude":
+		r.ExcludeNode = true
+	case "finished":
+		r.Finished = true
 	case "unreached":
 		r.Unreached = &Unreached{For: seconds, Why: "i/o timeout"}
 	case "up":
@@ -286,8 +341,8 @@ func (s *script) write(writes []write) string {
 	}
 	sortAnswers(writes)
 	kinds := []string{
-		"", string(Replace), string(Refuse), string(Halt), string(Wait), noticeAnswer, string(Run), string(Depart),
-		string(End),
+		"", string(Replace), string(Refuse), string(Halt), "save", string(Wait), noticeAnswer, string(Run), "look", "act", "hang",
+		string(Depart), string(End),
 		lateAnswer + string(End), lateAnswer + string(Refuse),
 	}
 	for _, kind := range kinds {
@@ -309,16 +364,23 @@ func (s *script) write(writes []write) string {
 			if a.Next > 0 {
 				is = noticeAnswer
 			}
+			if a.Preemption != nil {
+				is = "save"
+			}
 			if a.Late != nil {
 				is = lateAnswer + is
+			}
+			number := a.Fence.Round
+			if a.Hang != nil {
+				is, number = hangOrder(*a.Hang)
 			}
 			if !isAnswer || is != kind {
 				continue
 			}
 			s.store[w.key] = a
 			label := kind
-			if a.Kind == Run || a.Kind == Halt {
-				label += strconv.Itoa(a.Fence.Round)
+			if a.Kind == Run || a.Kind == Halt { // save, too
+				label += strconv.Itoa(number)
 			}
 			if label != last {
 				flush()
@@ -329,6 +391,17 @@ func (s *script) write(writes []write) string {
 		flush()
 	}
 	return strings.Join(out, ", ")
+}
+
+// hangOrder returns the name of an order about a hang and the number of the look.
+func hangOrder(o HangOrder) (string, int) {
+	switch {
+	case o.Look != nil:
+		return "look", o.Look.N
+	case o.Act != nil:
+		return "act", o.Act.N
+	}
+	return "hang", o.Found.Look.N
 }
 
 // writeOne stores a write other than an answer and returns it as text.
@@ -367,6 +440,8 @@ func (s *script) writeOne(w write) string {
 		return text
 	case departedMember:
 		return fmt.Sprintf("departed %d/%d", v.Round, v.Rank)
+	case rdzv.Preemption:
+		return "preempted"
 	case finishedRun, successes:
 		return ""
 	case []pastRun:
@@ -374,6 +449,9 @@ func (s *script) writeOne(w write) string {
 	case rdzv.Outcome:
 		s.resultWrite = s.rev + 1
 		text := "result: " + string(v.Ending)
+		if v.Rule != "" {
+			text += " (" + string(v.Rule) + ")"
+		}
 		if v.Cause != nil {
 			text += " by " + v.Cause.Host
 		}

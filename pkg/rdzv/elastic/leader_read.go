@@ -32,6 +32,9 @@ func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error
 			err = json.Unmarshal(e.Value, &saved.history.finished)
 		case key == keyPast:
 			err = json.Unmarshal(e.Value, &saved.history.past)
+		case key == keyPreempted:
+			saved.preemption = new(rdzv.Preemption)
+			err = json.Unmarshal(e.Value, saved.preemption)
 		case key == keyWaiting:
 			err = json.Unmarshal(e.Value, &saved.waiting)
 		case strings.HasPrefix(key, prefixDeparted):

@@ -147,6 +147,17 @@ func TestLeader(t *testing.T) {
 			step{6, "a failing 1", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (1), wait: c, run1: a b"},
 		)},
+		{"multiples: nodes wait until a round can have one more multiple", jobWith(func(j *Job) {
+			j.Min, j.Max, j.Multiple = 2, 6, 2
+		}), after(twoNodeRound,
+			step{5, "c ready", "wait: c"},
+			step{6, "d ready", ""},
+			step{6.5, "", "halt0: a b"},
+			step{7, "a ready; b ready", "round 1: a b c d (0), run1: a b c d"},
+			step{8, "a busy; b busy; c busy; d busy", ""},
+			step{20, "d gone", "halt1: a b c"},
+			step{21, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
+		)},
 		{"a spare takes the place of a lost node", defaultJob(), after(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "b gone", "halt0: a c"},

@@ -14,10 +14,12 @@ import (
 
 // earlyCalls keeps what the agent reports before it has a session, for the first report.
 type earlyCalls struct {
-	leave   bool
-	close   bool   // no session is opened any more
-	closeBy string // who has asked for that
-	failure *rdzv.Failure
+	leave     bool
+	close     bool   // no session is opened any more
+	closeBy   string // who has asked for that
+	failure   *rdzv.Failure
+	preempt   *rdzv.Preemption // asked for at preemptAt, on the clock of boottime
+	preemptAt time.Duration
 }
 
 // start opens the first session and starts the driving goroutine, once.
@@ -48,6 +50,9 @@ func (h *Handler) start(ctx context.Context) error {
 	defer h.mu.Unlock()
 	if h.early.leave {
 		m.leave()
+	}
+	if p := h.early.preempt; p != nil {
+		m.preempt(h.early.preemptAt-origin, *p)
 	}
 	if h.early.close {
 		m.close(h.early.closeBy)
@@ -142,6 +147,12 @@ func (h *Handler) takeEarlyFailure() *rdzv.Failure {
 // Fail implements rdzv.Handler. A failure before the first session goes into the first report.
 func (h *Handler) Fail(f rdzv.Failure) {
 	h.callEarly(func(e *earlyCalls) { e.failure = &f }, func(now time.Duration) { h.m.fail(now, f) })
+}
+
+// Preempt implements rdzv.Handler.
+func (h *Handler) Preempt(p rdzv.Preemption) {
+	at := boottime.Now()
+	h.callEarly(func(e *earlyCalls) { e.preempt, e.preemptAt = &p, at }, func(now time.Duration) { h.m.preempt(now, p) })
 }
 
 // Leave implements rdzv.Handler.

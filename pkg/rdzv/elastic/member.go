@@ -40,6 +40,11 @@ type member struct {
 	silenceNoted bool         // the notice about that has been ordered
 	quietNoted   bool         // the warning about a store that has begun to be silent has been ordered
 
+	looked, shownHang HangLook      // the last orders about a hang
+	hang              *rdzv.Failure // why this agent has failed the round, if that is a hang
+
+	preemptedRound int // number of the last round whose workers were to save, plus 1; 0 for none
+
 	lastNote string // of the last notice
 	orders   []order
 }
@@ -67,14 +72,18 @@ type ending struct {
 	others   string // who still ran, one line; empty if the leader has not confirmed the departure
 }
 
-// order is an instruction to the agent. One of the first five fields is set.
+// order is an instruction to the agent. One of its fields is set, besides killIn.
 type order struct {
-	run     *Answer    // start the round
-	notice  *Answer    // log why there is no round yet
-	warning string     // log it
-	join    bool       // help to keep the store
-	reenter bool       // enter again with a new worker store: others have used the one before
-	stop    *rdzv.Stop // stop the workers; KillBy is not set
+	look *HangLook  // look at all workers of the job
+	hang *HangFound // the job hangs, as another agent has found
+	// hangOver says that a worker of this node makes progress again.
+	hangOver bool
+	run      *Answer    // start the round
+	notice   *Answer    // log why there is no round yet
+	warning  string     // log it
+	join     bool       // help to keep the store
+	reenter  bool       // enter again with a new worker store: others have used the one before
+	stop     *rdzv.Stop // stop the workers; KillBy is not set
 	// killIn belongs to stop: the time until SIGKILL must have ended the last worker. 0 means at once; below 0 the
 	// grace period decides.
 	killIn time.Duration
@@ -99,16 +108,15 @@ func (m *member) round() int {
 	return m.fence.Round
 }
 
-// enter records that every worker has ended and that the agent wants to be in the next round. failure is the likeliest
-// cause among its own failures in the last round, or nil.
-func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.Failure) {
-	m.report.Node, m.report.Store, m.report.Failure, m.report.Departing = node, offer, failure, false
-	if failure != nil {
-		m.report.failedAt = now - failure.Age
-	}
+// enter records that every worker has ended and that the agent wants to be in the next round. self says what is known
+// of its last round.
+func (m *member) enter(now time.Duration, node Node, offer Offer, self rdzv.Member) {
+	m.report.Node, m.report.Store, m.report.Departing = node, offer, false
+	m.report.Quiet = nil
 	if a := m.latest; a.Kind == Halt && a.Fence.Round > m.round() { // a round that ended before anybody knew this offer
 		m.fence, m.report.Unreached = a.Fence, nil
 	}
+	m.recordEnd(now, self)
 	m.record(now, Ready)
 	if m.state != ready {
 		m.state, m.since = ready, now
@@ -271,6 +279,7 @@ func (m *member) evaluate(now time.Duration) {
 	case End:
 		m.over = &ending{outcome: a.Outcome, late: a.Late}
 		m.stopWorkers(now, endText(a.Outcome), -1)
+		m.endSaving(a.Outcome)
 	case Refuse:
 		m.over = &ending{err: refusal(a)}
 		m.stopWorkers(now, a.Note, -1)
@@ -283,14 +292,20 @@ func (m *member) evaluate(now time.Duration) {
 		}
 	case Run:
 		switch {
+		case newer && a.Place == nil: // it is about another agent's round
 		case newer && m.state == ready && m.silent(now): // it would have to stop at once; tick calls evaluate again
 		case newer && m.state == ready:
 			m.start(now, a)
 		case newer && m.state != outside:
 			m.stop(now, "the others have begun another round", -1)
 		case m.fence.Round == a.Fence.Round && m.state != ready:
-			if m.fence = a.Fence; m.state == busy { // a new leader confirms the round and needs its age
-				m.record(now, Busy)
+			if a.Hang == nil || m.fence != a.Fence { // a new leader confirms the round and needs its age
+				if m.fence = a.Fence; m.state == busy {
+					m.record(now, Busy)
+				}
+			}
+			if a.Hang != nil {
+				m.handleHang(now, *a.Hang)
 			}
 		}
 	case Halt:
@@ -298,6 +313,8 @@ func (m *member) evaluate(now time.Duration) {
 		case newer && m.state == ready: // it cannot enter that round, whose nodes may have used its worker store
 			m.fence, m.state, m.report.Unreached = a.Fence, outside, nil
 			m.orders = append(m.orders, order{reenter: true})
+		case m.state != ready && m.state != outside && a.Preemption != nil:
+			m.save(now, a)
 		case m.state != ready && m.state != outside:
 			m.stop(now, a.Note, m.haltBound())
 		}
@@ -324,6 +341,8 @@ func (m *member) start(now time.Duration, a Answer) {
 	m.entered = a.Fence.Round
 	m.lastNote, m.workersGone, m.silenceStop = "", false, false
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
+	m.report.Finished, m.report.Stop, m.report.ExcludeNode, m.report.Step = false, false, false, nil
+	m.forgetHang()
 	m.nodes, m.rank = a.Place.Nodes, a.Place.Rank
 	m.record(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
@@ -360,12 +379,6 @@ func (m *member) record(now time.Duration, p Phase) {
 	if m.report.Uptime = 0; m.state != ready && m.state != outside {
 		m.report.Uptime = now - m.since
 	}
-}
-
-// haltBound returns how long the workers may take to stop when the leader halts the round, so that none is left when
-// the others go on without this node. The answer may have taken stopTimeout to arrive.
-func (m *member) haltBound() time.Duration {
-	return max(0, m.report.Job.Rejoin-stopTimeout(m.ttl)-m.report.Job.Rejoin/20)
 }
 
 // takeOrders returns the orders given since the last call.

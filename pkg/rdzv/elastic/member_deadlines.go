@@ -86,3 +86,9 @@ func (m *member) nextTick() (next optionalTime) {
 	}
 	return next
 }
+
+// haltBound returns how long the workers may take to stop when the leader halts the round, so that none is left when
+// the others go on without this node. The answer may have taken stopTimeout to arrive.
+func (m *member) haltBound() time.Duration {
+	return max(0, m.report.Job.Rejoin-stopTimeout(m.ttl)-m.report.Job.Rejoin/20)
+}

@@ -1,6 +1,10 @@
 package elastic
 
-import "github.com/elasticrun/elasticrun/pkg/rdzv"
+import (
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
 
 // How a member says why it takes part no more.
 
@@ -27,3 +31,21 @@ func (e *RefusedError) Error() string { return "the job refuses this node: " + e
 
 // Unwrap returns [rdzv.ErrRefused].
 func (e *RefusedError) Unwrap() error { return rdzv.ErrRefused }
+
+// recordEnd records how the last round that the agent was in has ended. The report may be about a later one, which it
+// could not enter: of that it knows nothing.
+func (m *member) recordEnd(now time.Duration, self rdzv.Member) {
+	if m.fence.Epoch != 0 && m.fence.Round != m.entered {
+		self = rdzv.Member{}
+	}
+	m.report.Finished, m.report.Stop = self.Finished, self.Stop
+	m.report.ExcludeNode, m.report.Step = self.ExcludeNode, self.Step
+	switch {
+	case m.hang != nil && m.fence.Round == m.entered: // the report has its age
+		m.report.Failure = m.hang
+	case self.Failure != nil:
+		m.report.Failure, m.report.failedAt = self.Failure, now-self.Failure.Age
+	default:
+		m.report.Failure = nil
+	}
+}

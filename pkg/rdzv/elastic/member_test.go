@@ -126,7 +126,7 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	}
 	switch words[0] {
 	case "enter":
-		m.enter(now, Node{Host: "a"}, Offer{Nonce: now.String()}, nil)
+		m.enter(now, Node{Host: "a"}, Offer{Nonce: now.String()}, rdzv.Member{})
 	case "fail":
 		m.fail(now, rdzv.Failure{Failure: failure.Failure{ExitCode: 7}})
 	case "succeed":

@@ -132,12 +132,17 @@ func (l *leader) ownReason(now time.Duration, p *participant) string {
 func (l *leader) spareReason() string {
 	members := l.round.members
 	switch {
+	case l.preemption != nil:
+		return "the job is being preempted: no further round begins"
 	case l.state != running:
 		return ""
 	case l.round.done > 0:
 		return "some nodes of the job have finished already"
 	case len(members) >= l.maxMembers():
 		return fmt.Sprintf("the job has its %d nodes: this one is a spare", len(members))
+	case l.nextSize(len(members)+l.participants.eligible) <= len(members):
+		return fmt.Sprintf("the job has %d nodes and takes %d at once (--nnodes-multiple, --world-size-multiple): this one "+
+			"is a spare until enough have come", len(members), l.job.Multiple)
 	case l.job.Grow != GrowNow:
 		return "the job is running: this node joins at its next restart"
 	}
@@ -149,12 +154,14 @@ func (l *leader) commonReason(now time.Duration) string {
 	f, r, n := &l.formation, &l.round, l.participants.eligible
 	left := func(t optionalTime, d time.Duration) string { return formatLeft(t.at + d - now) }
 	switch {
+	case l.state == forming && l.preemption != nil:
+		return "the job is being preempted: no round begins"
 	case l.state == running && r.growAfter.set:
 		return "the job is running: newcomers have just disturbed it, so it takes in others in " + left(r.growAfter, 0)
 	case l.state == running:
 		return "the job is running: it begins a round with the new nodes in " + left(r.growSince, l.job.JoinSettle)
 	case l.state == halting:
-		return fmt.Sprintf("%s may take up to %s more to stop workers", l.unstoppedNodes(), left(r.haltedAt, l.job.Rejoin))
+		return fmt.Sprintf("%s may take up to %s more to stop workers", l.unstoppedNodes(), left(r.haltedAt, l.stopLimit()))
 	case l.state == forming && !f.tooFewSince.set && l.mustWaitForSessions(now, n >= l.job.Max) &&
 		(n >= l.job.Max || l.earlierSessionsEnd(false).at > f.enoughSince.at+l.job.LastCall):
 		return fmt.Sprintf("%s joined, %d at most; the round begins in %s: the store is new, and workers of an earlier one "+

@@ -150,34 +150,45 @@ func Observe(ctx context.Context, store coord.Store, runID string, see func(Snap
 func ObserveStacks(
 	ctx context.Context, store coord.Store, runID string, allThreads bool, see func(Snapshot) error,
 ) error {
-	return observe(ctx, store, runID, wish{Stacks: true, AllThreads: allThreads}, see)
+	return observe(ctx, store, runID, wish{Stacks: true, StacksRequest: StacksRequest{AllThreads: allThreads}}, see)
 }
 
 func observe(ctx context.Context, store coord.Store, runID string, w wish, see func(Snapshot) error) error {
-	o := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}, stacks: map[coord.SessionID][]byte{}}
+	o := newObserver(store, prefixOf(runID))
+	o.follows = true
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { cancel(o.keepAlive(ctx)) })
 	defer running.Wait()
 	defer cancel(nil)
+	return o.run(ctx, w, see)
+}
+
+// run asks the agents for what w says and calls see with each snapshot.
+func (o *observer) run(ctx context.Context, w wish, see func(Snapshot) error) error {
 	value, _ := json.Marshal(w) // cannot fail
-	op := coord.Op{Key: o.prefix + prefixWatcher + string(store.Session()), Value: value, Owned: true}
-	if _, err := store.Commit(ctx, nil, []coord.Op{op}); err != nil {
+	op := coord.Op{Key: o.prefix + prefixWatcher + string(o.store.Session()), Value: value, Owned: true}
+	if _, err := o.store.Commit(ctx, nil, []coord.Op{op}); err != nil {
 		return err
 	}
-	return store.Watch(ctx, o.prefix, func(b coord.Batch) error {
+	return o.store.Watch(ctx, o.prefix, func(b coord.Batch) error {
 		o.apply(b)
 		return see(o.snapshot())
 	})
 }
 
-// observer is one call of Observe.
+// observer is one call of Observe, or an agent that looks at the job's workers.
 type observer struct {
-	store  coord.Store
-	prefix string
-	keys   map[string][]byte          // the run's keys, without the prefix
-	stacks map[coord.SessionID][]byte // the agents' replies to this observer
-	record *Record                    // the last one: its key is deleted when the job ends
+	follows bool // the session is its own: it makes it look for the store where it may be
+	store   coord.Store
+	prefix  string
+	keys    map[string][]byte          // the run's keys, without the prefix
+	stacks  map[coord.SessionID][]byte // the agents' replies to this observer
+	record  *Record                    // the last one: its key is deleted when the job ends
+}
+
+func newObserver(store coord.Store, prefix string) *observer {
+	return &observer{store: store, prefix: prefix, keys: map[string][]byte{}, stacks: map[coord.SessionID][]byte{}}
 }
 
 // keepAlive keeps the session alive until ctx ends, or the session is lost, or the store does not answer.
@@ -222,7 +233,7 @@ func (o *observer) apply(b coord.Batch) {
 		} else {
 			o.keys[key] = e.Value
 		}
-		if key == keyStore {
+		if key == keyStore && o.follows {
 			o.followStore()
 		}
 	}

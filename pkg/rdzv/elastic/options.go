@@ -52,9 +52,14 @@ type Options struct {
 	// It is called only while somebody observes, by one goroutine at a time, and must return when ctx ends.
 	Status func(ctx context.Context) []byte
 	// Stacks, if not nil, returns what the workers of this node are doing, for those who ask for it: any text, best below
-	// 1 MiB. allThreads asks for all threads instead of the main ones. It is called once for each who asks, by one
-	// goroutine at a time, and must return when ctx ends.
-	Stacks func(ctx context.Context, allThreads bool) []byte
+	// 1 MiB. It is called once for each who asks, and must return when ctx ends. Two goroutines may call it at a time.
+	Stacks func(ctx context.Context, r StacksRequest) []byte
+	// Examine, if not nil, judges what the nodes of a round have replied when the leader suspected a hang and asked this
+	// agent to look. One goroutine at a time calls it. The look of the result is set by the caller.
+	Examine func(ctx context.Context, round int, nodes []NodeStacks) HangFinding
+	// HangFound, if not nil, is called with a hang that another agent has found, and with nil when a worker of this node
+	// makes progress again after any hang. It must not block.
+	HangFound func(*HangFound)
 	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration
 	// Waiting, if not nil, is called with what this node waits for, in words for people: a store that it has not reached,

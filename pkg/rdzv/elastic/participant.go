@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -124,6 +125,8 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 		l.round.failures.record(now, p.rank, *r.Failure)
 		switch {
 		case r.Failure.OnlyStopped:
+		case r.Failure.Kind == failure.Hang:
+			l.requestStop("the job hangs, as %s has seen", host)
 		case r.Failure.Waited:
 			l.requestStop(rdzv.WhyWaited+" on %s", host)
 		default:
@@ -133,6 +136,8 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 	switch {
 	case r.Phase == Busy && m.status == active:
 		l.round.setStuck(now, m, r.Stuck)
+		l.round.setQuiet(m, r.Quiet)
+		l.recordFinding(now, p.rank, r.Hang)
 	case r.Phase == Busy:
 	case r.Phase == Failing:
 		l.requestStop(rdzv.WhyFailed+" on %s", host)
@@ -221,12 +226,15 @@ func (l *leader) review(p *participant) {
 		p.mismatch = pastRunMismatch
 	} else if diff := p.report.Job.differenceFrom(*l.job); diff != "" {
 		p.mismatch = diff
-	} else if p.superseded {
+	} else if p.superseded && !l.isSaving(p) {
 		p.mismatch = l.replacedBy(p)
 	}
 	fits := p.mismatch == ""
 	if fits && p.report.Close {
 		l.requestClose(cmp.Or(p.report.CloseBy, p.report.Node.Host))
+	}
+	if fits && p.report.Preempt != nil {
+		l.requestPreemption(*p.report.Preempt, p.report.PreemptAge)
 	}
 	waiting := fits && !p.report.Leaving && !l.mayHaveWorkers(p)
 	quarantined := l.budget.isQuarantined(p.report.Node.Identity)
@@ -274,7 +282,7 @@ func (l *leader) updateAnswer(p *participant) {
 		l.replyFinished(p)
 	case l.isOfPastRun(p):
 		l.replyPastRun(p)
-	case p.superseded:
+	case p.superseded && !l.isSaving(p):
 		l.reply(p, Answer{Kind: Replace, Note: p.mismatch})
 	case p.mismatch != "":
 		l.reply(p, Answer{Kind: Refuse, Note: p.mismatch})
@@ -310,7 +318,9 @@ func (l *leader) replyWait(p *participant, why string) {
 // reply writes an answer unless the agent has it already.
 func (l *leader) reply(p *participant, a Answer) {
 	a.Fence, a.JoinStore = l.fence(), a.Kind == Wait && p.invited
-	key := Answer{Fence: a.Fence, Kind: a.Kind, Note: a.Note, JoinStore: a.JoinStore}
+	key := Answer{
+		Fence: a.Fence, Kind: a.Kind, Note: a.Note, JoinStore: a.JoinStore, Hang: a.Hang, Preemption: a.Preemption,
+	}
 	if p.lastAnswer == key {
 		return
 	}

@@ -131,7 +131,9 @@ func placesOf(r *Record) []Place {
 	}
 	out := make([]Place, len(members))
 	for i, a := range rdzv.Assign(members) {
-		out[i] = Place{Rank: i, Nodes: len(members), Assignment: a, Restarts: r.Restarts, Store: store}
+		out[i] = Place{
+			Rank: i, Nodes: len(members), Assignment: a, Restarts: r.Restarts, Store: store, Lost: r.Lost, Same: r.Same,
+		}
 	}
 	return out
 }

@@ -22,24 +22,26 @@ import (
 //	state/waiting   int: how many nodes wait to be in the next round; no key stands for 0
 //	state/close     closeRequest: somebody wants the run to end; expires after a minute
 //	state/close/SESSION written with state/close, owned by the session of who asks, until it has read the result
+//	state/preempted savedPreemption: the run is being ended by a preemption; deleted with its result
 //	state/past      []pastRun: earlier runs with this id; expires after result_ttl
 //	store           storeAddrs: where the agents find the store that they keep together
 //	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
-//	watcher/SESSION written by an observer of the run, owned by its session
+//	watcher/SESSION written by an observer of the run or an agent that looks for a hang, owned by its session
 //	status/SESSION  Options.Status of that agent, written by it and owned by its session while there is an observer
 //	stacks/SESSION  Options.Stacks of that agent, likewise, while an observer asks for stacks
 const (
-	keyLeader   = "leader"
-	prefixJob   = "state/job/"
-	prefixRound = "state/round/"
-	keyResult   = "state/result"
-	keyFinished = "state/finished"
-	keyPast     = "state/past"
-	keyClose    = "state/close"
-	prefixClose = "state/close/"
-	keyWaiting  = "state/waiting"
-	prefixState = "state/"
+	keyLeader    = "leader"
+	prefixJob    = "state/job/"
+	prefixRound  = "state/round/"
+	keyResult    = "state/result"
+	keyFinished  = "state/finished"
+	keyPast      = "state/past"
+	keyClose     = "state/close"
+	prefixClose  = "state/close/"
+	keyWaiting   = "state/waiting"
+	keyPreempted = "state/preempted"
+	prefixState  = "state/"
 	// prefixDeparted is below prefixState.
 	prefixDeparted = "state/departed/"
 	// prefixSucceeded is below prefixState.
@@ -76,11 +78,13 @@ func (f Fence) before(g Fence) bool {
 
 // Job holds the parameters on which all agents of a run must agree.
 type Job struct {
-	Version       string        `json:"version"` // of elasticrun
-	Min           int           `json:"min"`
-	Max           int           `json:"max"`
-	Expected      int           `json:"expected,omitempty"` // nodes known to come, clamped to [Min, Max]; 0: unknown
-	Static        bool          `json:"static,omitempty"`   // ranks are the nodes' hints
+	Version  string `json:"version"` // of elasticrun
+	Min      int    `json:"min"`
+	Max      int    `json:"max"`
+	Expected int    `json:"expected,omitempty"` // nodes known to come, clamped to [Min, Max]; 0: unknown
+	// Multiple divides the number of nodes of each round, and Min and Max; 0 and 1 allow any number.
+	Multiple      int           `json:"multiple,omitempty"`
+	Static        bool          `json:"static,omitempty"` // ranks are the nodes' hints
 	MaxRestarts   int           `json:"max_restarts"`
 	RestartWindow time.Duration `json:"restart_window,omitempty"` // older failures are forgiven; 0: none is
 	MaxNodeLosses int           `json:"max_node_losses"`          // losses in 10 minutes that quarantine a node; 0: none
@@ -94,7 +98,14 @@ type Job struct {
 	MinUptime time.Duration `json:"min_uptime"` // failed rounds that were shorter are spaced by a pause
 	Grow      Grow          `json:"grow"`
 	ResultTTL time.Duration `json:"result_ttl"`
+	Hangs     Hangs         `json:"hangs,omitzero"`
+	Policy    Policy        `json:"policy,omitzero"`
+	// PreemptGrace is how long workers may take to save when the job is preempted.
+	PreemptGrace time.Duration `json:"preempt_grace,omitempty"`
 }
+
+// roundSize returns how many of n nodes a round may have.
+func (j Job) roundSize(n int) int { return n - n%max(1, j.Multiple) }
 
 // differenceFrom describes the first difference of two jobs in one line; empty if they are equal.
 func (j Job) differenceFrom(from Job) string {
@@ -109,6 +120,7 @@ func (j Job) differenceFrom(from Job) string {
 		{"elasticrun version", j.Version, from.Version},
 		{"the minimum of --nnodes", j.Min, from.Min},
 		{"the maximum of --nnodes", j.Max, from.Max},
+		{"the divisor of the number of nodes (--nnodes-multiple, --world-size-multiple)", j.Multiple, from.Multiple},
 		{"the static backend (--rdzv-backend)", j.Static, from.Static},
 		{"--max-restarts", j.MaxRestarts, from.MaxRestarts},
 		{"--restart-window", j.RestartWindow, from.RestartWindow},
@@ -121,6 +133,13 @@ func (j Job) differenceFrom(from Job) string {
 		{"--min-uptime", j.MinUptime, from.MinUptime},
 		{"--grow", j.Grow, from.Grow},
 		{"result_ttl", j.ResultTTL, from.ResultTTL},
+		{"--hang-timeout", j.Hangs.timeoutText(), from.Hangs.timeoutText()},
+		{"--hang-action", j.Hangs.Action, from.Hangs.Action},
+		{"--preempt-grace", j.PreemptGrace, from.PreemptGrace},
+		{"--final-codes", j.Policy.FinalCodes, from.Policy.FinalCodes},
+		{"--exclude-node-codes", j.Policy.ExcludeCodes, from.Policy.ExcludeCodes},
+		{"--max-same-failures", j.Policy.MaxSame, from.Policy.MaxSame},
+		{"--max-restarts-without-progress", j.Policy.MaxIdle, from.Policy.MaxIdle},
 	} {
 		if f.ours != f.theirs {
 			return fmt.Sprintf("%s is %s on this node and %s in the job: give the same on all nodes", f.name, inWords(f.ours),
@@ -197,9 +216,30 @@ type Report struct {
 	Close bool `json:"close,omitempty"`
 	// CloseBy says for people who has asked the agent for that; empty stands for the agent's node.
 	CloseBy string `json:"close_by,omitempty"`
+	// Preempt asks the leader to end the job by a preemption, or says that the agent has learned of one. It stays, so that
+	// the leader of another store learns of it, too. It is immutable once it is in a report; its Left is as of the write.
+	Preempt *rdzv.Preemption `json:"preempt,omitempty"`
+	// PreemptAge is how long ago that was.
+	PreemptAge time.Duration `json:"preempt_age,omitempty"`
+	// preemptAt is when it was, on the agent's clock.
+	preemptAt time.Duration
+	// Finished says, with Ready, that the node's workers in the round in Fence have done all their work. Stop, ExcludeNode
+	// and Step are likewise those of rdzv.Member.
+	Finished    bool   `json:"finished,omitempty"`
+	Stop        bool   `json:"stop,omitempty"`
+	ExcludeNode bool   `json:"exclude_node,omitempty"`
+	Step        *int64 `json:"step,omitempty"`
 	// Unreached says that the node has not reached the worker store of the round in Fence. It stays until the next
 	// round.
 	Unreached *Unreached `json:"unreached,omitempty"`
+	// Quiet says, with Busy, that the node's workers have shown no progress for long. It is immutable once it is in a
+	// report, and its time is as of the write.
+	Quiet *rdzv.Quiet `json:"quiet,omitempty"`
+	// quietSince is since when they have shown none, on the agent's clock.
+	quietSince time.Duration
+	// Hang is what this agent has found when the leader asked it to look at all workers of the job. It is immutable once
+	// it is in a report.
+	Hang *HangFinding `json:"hang,omitempty"`
 	// Failure is the likeliest cause among the node's own failures in that round.
 	Failure *rdzv.Failure `json:"failure,omitempty"`
 	// failedAt is when the failure happened, on the agent's clock. The age in a report is as of the write.
@@ -246,7 +286,7 @@ type Answer struct {
 	Fence   Fence         `json:"fence"`
 	Kind    AnswerKind    `json:"kind"`
 	Note    string        `json:"note,omitempty"`
-	Place   *Place        `json:"place,omitempty"`   // of Run
+	Place   *Place        `json:"place,omitempty"`   // of Run, unless Hang is set
 	Outcome *rdzv.Outcome `json:"outcome,omitempty"` // of End
 	// Grow says, with Halt, that the round ends though no worker has failed, for example to let newcomers in: failures
 	// from then on are consequences.
@@ -261,6 +301,10 @@ type Answer struct {
 	// Again asks the agent, with Wait, to open the rendezvous again once this store has ended: it ends with the finished
 	// run.
 	Again bool `json:"again,omitempty"`
+	// Hang, with Run, is about a suspected hang of the round that the agent is in.
+	Hang *HangOrder `json:"hang,omitempty"`
+	// Preemption asks the agent, with Halt, to let its workers save first.
+	Preemption *rdzv.Preemption `json:"preemption,omitempty"`
 	// JoinStore asks the agent, with Wait, for what Place.JoinStore asks those in a round.
 	JoinStore bool `json:"join_store,omitempty"`
 }
@@ -272,6 +316,9 @@ type Place struct {
 	Assignment rdzv.Assignment `json:"assignment"`
 	Restarts   int             `json:"restarts"`
 	Store      Offer           `json:"store"` // of rank 0
+	// Lost and Same are rdzv.Round's LostNodes and SameFailures.
+	Lost int `json:"lost,omitempty"`
+	Same int `json:"same,omitempty"`
 	// StoreEndsWithRun says that an agent hosts the store. It is lost for good when that agent ends.
 	StoreEndsWithRun bool `json:"store_ends,omitempty"`
 	// JoinStore asks the agent to help to keep the coordination store: Report.StoreMember.
@@ -292,6 +339,12 @@ type Record struct {
 	Losses map[string][]time.Duration `json:"losses,omitempty"`
 	// Faults are the nodes that were quarantined for a fault or kept from rank 0, by identity.
 	Faults map[string]NodeFault `json:"aside,omitempty"`
+	// Lost is how many members of the round before were lost. Same counts the failures in a row like the one that ended
+	// it; 0 if none did.
+	Lost int `json:"lost,omitempty"`
+	Same int `json:"same,omitempty"`
+	// Repeats is what the failures of the rounds before have in common; nil before the first.
+	Repeats *repeats `json:"repeats,omitempty"`
 	// Unreached counts the rounds in a row before this one that failed because rank 0 was not reached.
 	Unreached int `json:"unreached,omitempty"`
 }

@@ -45,7 +45,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		d := &driver{
 			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
 			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute,
-			probe:    h.probeAgent,
+			probe: h.probeAgent, looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, stacks: h.opts.Stacks, statusInterval: h.opts.StatusInterval,
 		}
 		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
@@ -150,6 +150,9 @@ func firstProof(store coord.Store, origin time.Duration) time.Duration {
 	return boottime.Now() - origin - stopTimeout(store.TTL())
 }
 
+// minPreemptedRejoin is how long an agent of a preempted job tries to join again, at least.
+const minPreemptedRejoin = 5 * time.Second
+
 // rejoin waits until every worker has ended and opens another session. It returns nil if it cannot.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	h.m.sessionLost(d.now())
@@ -161,6 +164,11 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	}
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
+	if h.m.report.Preempt != nil { // no round follows: only the end of the job is left to learn
+		var stop context.CancelFunc
+		bounded, stop = context.WithTimeout(bounded, max(d.store.TTL(), minPreemptedRejoin))
+		defer stop()
+	}
 	type opened struct {
 		store coord.Store
 		err   error
@@ -262,6 +270,16 @@ func (h *Handler) execute(orders []order) {
 			signal(h.reenter)
 		case o.join:
 			signal(h.joins)
+		case o.look != nil:
+			h.sendLook(*o.look)
+		case o.hang != nil:
+			if h.opts.HangFound != nil {
+				h.opts.HangFound(o.hang)
+			}
+		case o.hangOver:
+			if h.opts.HangFound != nil {
+				h.opts.HangFound(nil)
+			}
 		case o.stop != nil:
 			s := *o.stop
 			if o.killIn >= 0 {

@@ -28,6 +28,7 @@ type agentProc struct {
 	group        *workerGroup // its workers, which run or are about to
 	offer        Offer
 	failure      *rdzv.Failure
+	finished     bool // its workers had done all their work
 	writing      bool // a report is being written
 	again        bool // the report has changed meanwhile
 	entering     bool
@@ -246,7 +247,8 @@ func (p *agentProc) enterSoon() {
 		p.w.nonces++
 		p.offer = Offer{Addrs: []string{p.node.name}, Port: 1, Nonce: fmt.Sprint("o", p.w.nonces)}
 		p.w.logf("%s enters with %s", p.node.name, p.offer.Nonce)
-		p.m.enter(p.node.local(), p.node.node, p.offer, p.failure)
+		p.m.enter(p.node.local(), p.node.node, p.offer, rdzv.Member{Failure: p.failure, Finished: p.finished})
+		p.finished = false
 		p.failure = nil
 		p.pump()
 	})
@@ -257,7 +259,7 @@ func (p *agentProc) workersEnded(g *workerGroup, ok bool) {
 	if p.dead || p.group != g {
 		return
 	}
-	p.group, p.inRound = nil, false
+	p.group, p.inRound, p.finished = nil, false, g.finished
 	p.w.logf("%s: the workers of round %d have ended, success %v", p.node.name, g.round, ok)
 	if ok {
 		p.m.succeed(p.node.local())

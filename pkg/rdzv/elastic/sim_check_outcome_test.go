@@ -22,7 +22,8 @@ func (c *checker) result(o rdzv.Outcome) {
 	rd, job := c.current, &c.w.cfg.job
 	switch o.Ending {
 	case rdzv.EndSucceeded:
-		if rd == nil || len(rd.exited) != len(rd.record.Members) {
+		finished := rd != nil && (len(rd.exited) == len(rd.record.Members) || c.preemption && rd.allFinished())
+		if !finished {
 			c.fail("success", "not every worker of round %d has exited with 0", c.last)
 		}
 		c.checkLeftOut(rd)
@@ -60,6 +61,8 @@ func (c *checker) result(o rdzv.Outcome) {
 		if !c.departureEnded(o.Text) {
 			c.fail("departure", "a lost node has ended the run, and none had departed: %s", o.Text)
 		}
+	case rdzv.EndPreempted:
+		c.preempted(o)
 	case rdzv.EndClosed:
 	}
 }
@@ -90,7 +93,7 @@ func (c *checker) checkGivenUp() {
 // the round before.
 func (c *checker) checkLeftOut(rd *simRound) {
 	job := &c.w.cfg.job
-	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 ||
+	if c.broken != nil || job.Multiple > 1 || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 ||
 		len(rd.record.Members) >= job.Max || len(rd.record.Faults) > 0 {
 		return
 	}

@@ -14,6 +14,9 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 		return
 	}
 	c.oneOfEach(r)
+	if c.preemption {
+		c.fail("preemption", "round %d is decided although the run is preempted", r.Round)
+	}
 	c.checkSuccessStands("another round is decided")
 	if left := c.w.store.list(prefixRound); len(left) > 2 { // the last one, and the one before until it is deleted
 		c.fail("tidy", "%d records are in the store", len(left))
@@ -50,7 +53,7 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 // oneOfEach checks that the ranks are dense and unique.
 func (c *checker) oneOfEach(r Record) {
 	cfg := &c.w.cfg
-	if n := len(r.Members); n < cfg.job.Min || n > cfg.job.Max {
+	if n := len(r.Members); n < cfg.job.Min || n > cfg.job.Max || n%max(1, cfg.job.Multiple) != 0 {
 		c.fail("ranks dense and unique", "round %d has %d members", r.Round, n)
 	}
 	seen := map[string]bool{}
@@ -214,6 +217,7 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 			}
 		}
 	}
+	want.Lost, want.Same = rd.record.Lost, rd.record.Same
 	if !reflect.DeepEqual(want, *a.Place) {
 		c.fail("ranks dense and unique", "%s got place %+v, want %+v", p.node.name, *a.Place, want)
 	}

@@ -47,8 +47,10 @@ type simRun struct {
 	past     []rdzv.Outcome // of earlier runs and stores
 	charges  []time.Duration
 	departed []departedMember // of the current run
-	earlier  bool             // the leader knows of an earlier store
-	waited   bool             // this store's first round had to wait until every worker of an earlier store had ended
+	// preemption says that the run is preempted: until its result, or until it begins again.
+	preemption bool
+	earlier    bool // the leader knows of an earlier store
+	waited     bool // this store's first round had to wait until every worker of an earlier store had ended
 }
 
 // simCounts counts the messages of one session.
@@ -154,6 +156,9 @@ func (c *checker) committing(s *simStore, by coord.Revision, ops []simOp) {
 // committed checks what a commit has written.
 func (c *checker) committed(s *simStore, ses *simSession, by coord.Revision, ops []simOp) {
 	for _, op := range ops {
+		if op.key == keyPreempted {
+			c.preemption = !op.del
+		}
 		if op.del && op.key == keyResult {
 			c.rerunBegun()
 		}

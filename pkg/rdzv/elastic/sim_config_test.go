@@ -50,6 +50,7 @@ var simProfiles = []string{
 func newWorld(seed uint64) *world {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}, barrier: newSimBarrier(seed),
+		preempt: newSimPreempt(seed),
 	}
 	w.check = newChecker(w)
 	c := &w.cfg
@@ -86,6 +87,12 @@ func newWorld(seed uint64) *world {
 	}
 	c.job.Min = 1 + w.rng.IntN((c.nodes+1)/2)
 	c.job.Max = c.job.Min + w.rng.IntN(c.nodes-c.job.Min+2)
+	// From a generator of its own, so that runs without a multiple are what they were.
+	if rng := rand.New(rand.NewPCG(seed, 20)); rng.Float64() < 0.2 {
+		c.job.Multiple = 2 + rng.IntN(2)
+		c.job.Min = c.job.roundSize(c.job.Min + c.job.Multiple - 1)
+		c.job.Max = max(c.job.Min, c.job.roundSize(c.job.Max))
+	}
 	if w.chance(0.3) {
 		c.job.Expected = c.job.Min + w.rng.IntN(c.job.Max-c.job.Min+1)
 	}
@@ -97,10 +104,12 @@ func newWorld(seed uint64) *world {
 	}
 	if w.chance(0.08) {
 		c.job.Static, c.job.Min, c.job.Max, c.job.Expected = true, c.nodes, c.nodes, 0
+		c.job.Multiple = 0
 	}
 	if c.launches = 1; w.chance(0.3) {
 		c.launches = 2 + w.rng.IntN(2)
 	}
+	c.job.PreemptGrace = w.preempt.grace
 	w.drawFaults()
 	w.store = w.newStore()
 	if c.memory {

@@ -28,6 +28,8 @@ func (w *world) encoded(v any) any {
 		return r
 	case Job:
 		return decoded[Job](b)
+	case rdzv.Preemption:
+		return decoded[rdzv.Preemption](b)
 	case rdzv.Outcome:
 		return decoded[rdzv.Outcome](b)
 	default:

@@ -18,6 +18,7 @@ func newGroupWorld(seed uint64) *world {
 	c.nodes = 2 + w.rng.IntN(5)
 	c.job.Min = 1 + w.rng.IntN(c.nodes)
 	c.job.Max = max(3, c.nodes)
+	c.job.Multiple = 0
 	c.faults = w.between(20*time.Second, 100*time.Second)
 	w.drawGroupFaults()
 	w.store.up, w.store.fresh = false, storeHistory{}

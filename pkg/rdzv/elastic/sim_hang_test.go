@@ -45,6 +45,8 @@ func (p *agentProc) receive() {
 		}
 		switch {
 		case s.Round == noRound:
+		case p.group != nil && s.Preemption != nil && s.Round == p.group.round && !p.leaving:
+			p.group.save(killIn)
 		case p.group != nil:
 			p.group.stop(killIn)
 		case !p.ending && p.m.over == nil:

@@ -54,6 +54,8 @@ func savedStateOf(keys []simChange) savedState {
 			f.history.finished = &v
 		case []pastRun:
 			f.history.past = v
+		case rdzv.Preemption:
+			f.preemption = &v
 		case int:
 			f.waiting = v
 		case departedMember:

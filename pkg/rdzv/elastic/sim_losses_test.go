@@ -27,6 +27,7 @@ func newLossWorld(seed uint64, voters int) *world {
 	c.job.MaxNodeLosses, c.job.Grow, c.joins = 1000, GrowNow, time.Second
 	rng := rand.New(rand.NewPCG(seed, 9))
 	c.job.Min = 1 + rng.IntN(2)
+	c.job.Multiple = 0
 	for _, n := range w.nodes {
 		n.job = c.job
 	}

@@ -55,6 +55,21 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
+		{"a new leader does not know that the run is preempted", 4350, planted{
+			takeOver: func(s *savedState) { s.preemption = nil },
+		}},
+		{"members that stop because of a preemption are not to save", 0, planted{
+			decide: func(l *leader, now time.Duration) {
+				if l.preemption != nil && !l.preemption.ordered && l.state == running {
+					l.preemption.ordered = true
+					l.requestUnchargedStop(now, "the job is preempted%s", "")
+					halted := *l.preemption
+					l.preemption = nil
+					l.checkRound(now)
+					l.preemption = &halted
+				}
+			},
+		}},
 		{"an agent goes on while the store does not answer", 3, planted{
 			member: func(m *member, now time.Duration) { m.lastProof = now },
 		}},

@@ -18,6 +18,7 @@ func (w *world) simulate() {
 	if c.gap > 0 {
 		w.nextFault()
 	}
+	w.schedulePreemption()
 	w.run(c.faults, w.allEnded)
 	w.calmDown()
 	w.run(c.faults+c.recoveryBound(), w.allEnded)

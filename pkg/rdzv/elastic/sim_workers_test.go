@@ -54,6 +54,8 @@ type workerGroup struct {
 	// orphanedInPause says that the agent died while its whole machine was paused.
 	orphanedInPause bool
 	byGuard         bool // the guard has killed it
+	preempted       bool // its workers were to save
+	finished        bool // and had done all their work
 	over            <-chan struct{}
 }
 

@@ -23,6 +23,7 @@ type world struct {
 	check   *checker
 	plant   planted
 	barrier simBarrier
+	preempt simPreempt
 
 	wellSince     time.Duration // since when no node has failed, where nodes fail one at a time
 	hadBlocked    bool          // some nodes could not reach each other for a while

@@ -33,9 +33,9 @@ func TestStacksAreReadForWhoAsks(t *testing.T) {
 				t.Error("the status was asked for")
 				return nil
 			},
-			stacks: func(_ context.Context, allThreads bool) []byte {
+			stacks: func(_ context.Context, r StacksRequest) []byte {
 				reads++
-				return fmt.Appendf(nil, "%d, all threads: %v", reads, allThreads)
+				return fmt.Appendf(nil, "%d, all threads: %v", reads, r.AllThreads)
 			},
 		}
 		ctx, cancel := context.WithCancel(t.Context())

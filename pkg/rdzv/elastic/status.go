@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -12,16 +13,16 @@ import (
 
 // wish is what an observer wants of the agents: the value of its key below prefixWatcher.
 type wish struct {
-	// Stacks asks for the stacks of the workers instead of the agents' status, AllThreads for all threads of each.
-	Stacks     bool `json:"stacks,omitempty"`
-	AllThreads bool `json:"all_threads,omitempty"`
+	// Stacks asks for the stacks of the workers instead of the agents' status; StacksRequest says how.
+	Stacks bool `json:"stacks,omitempty"`
+	StacksRequest
 }
 
 // wishes are those of all observers together.
 type wishes struct {
-	status     bool
-	stacksFor  []coord.SessionID // the observers that ask for stacks, sorted
-	allThreads bool              // one of them asks for all threads
+	status    bool
+	stacksFor []coord.SessionID // the observers that ask for stacks, sorted
+	request   StacksRequest     // what any of them asks for
 }
 
 // stacksReply is the value of an agent's key below prefixStacks.
@@ -72,7 +73,7 @@ func (d *driver) publishStacks(ctx context.Context, now wishes, before []coord.S
 	case len(now.stacksFor) == 0 && len(before) > 0:
 		d.put(ctx, prefixStacks, nil)
 	case slices.ContainsFunc(now.stacksFor, isNew):
-		reply, _ := json.Marshal(stacksReply{now.stacksFor, d.stacks(ctx, now.allThreads)}) // cannot fail
+		reply, _ := json.Marshal(stacksReply{now.stacksFor, d.stacks(ctx, now.request)}) // cannot fail
 		d.put(ctx, prefixStacks, reply)
 	}
 }
@@ -111,12 +112,16 @@ func (d *driver) watchObservers(ctx context.Context, changes chan<- wishes) erro
 func (d *driver) combine(observers map[string]wish) wishes {
 	var all wishes
 	for key, w := range observers {
+		if w.Look && strings.HasSuffix(key, "/"+string(d.store.Session())) { // it looks at its own workers by itself
+			continue
+		}
 		if !w.Stacks {
 			all.status = true
 			continue
 		}
 		all.stacksFor = append(all.stacksFor, coord.SessionID(key[len(d.prefix+prefixWatcher):]))
-		all.allThreads = all.allThreads || w.AllThreads
+		all.request.AllThreads = all.request.AllThreads || w.AllThreads
+		all.request.Look = all.request.Look || w.Look
 	}
 	slices.Sort(all.stacksFor)
 	return all

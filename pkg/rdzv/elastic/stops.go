@@ -17,7 +17,7 @@ type runOrder struct {
 const noRound = -1
 
 // sendStop sends a Stop, in place of one that the agent has not received: the newer one leaves less time, or is about a
-// later round. Only the driving goroutine sends.
+// later round. In the same round it takes over what the other one asks. Only the driving goroutine sends.
 func (h *Handler) sendStop(s rdzv.Stop) {
 	if s.Round != noRound {
 		h.lastStop = s
@@ -33,7 +33,8 @@ func (h *Handler) sendStop(s rdzv.Stop) {
 		default:
 		}
 		select {
-		case <-h.stops:
+		case unread := <-h.stops:
+			s = s.Merge(unread)
 		default:
 		}
 	}

@@ -49,7 +49,7 @@ func TestProbeAgent(t *testing.T) {
 	if next := h.probeAgent(0); next.set {
 		t.Errorf("an agent without workers is probed at %v", next.at)
 	}
-	h.m.enter(0, Node{}, Offer{}, nil)
+	h.m.enter(0, Node{}, Offer{}, rdzv.Member{})
 	h.m.handleAnswer(0, Answer{Kind: Run, Fence: Fence{Epoch: 1}, Place: &Place{Nodes: 2}})
 	for _, step := range []struct {
 		at       float64

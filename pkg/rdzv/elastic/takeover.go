@@ -27,6 +27,7 @@ type savedState struct {
 	departed     []departedMember
 	succeeded    []successes
 	waiting      int
+	preemption   *rdzv.Preemption // nil for none
 }
 
 // addJob takes over the parameters of the run from their key, unless those of a later key are known.
@@ -74,6 +75,7 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 		l.state = ended
 		l.resultExpiry = optionalTime{now + outcomeTTL(l.job), true}
 	}
+	l.takeOverPreemption(saved.preemption)
 	l.takeOverAgents(now, saved.agents)
 	for _, a := range saved.answers {
 		switch p := l.participants.byID[a.id]; {
@@ -98,7 +100,7 @@ func (l *leader) takeOverRound(now time.Duration, r Record, answers []savedAnswe
 	// The former leader may have failed before it deleted the record of the round before.
 	l.writes = append(l.writes, write{key: roundKey(r.Round - 1)})
 	l.budget = restoreBudget(r, l.job, now)
-	l.restarts, l.shortRounds, l.unreachedRounds = r.Restarts, r.Short, r.Unreached
+	l.restarts, l.shortRounds, l.unreachedRounds, l.repeats = r.Restarts, r.Short, r.Unreached, r.Repeats
 	l.round.members = make([]roundMember, len(r.Members))
 	l.round.active = len(r.Members)
 	for _, a := range answers { // the former leader may have ended the round already
@@ -128,7 +130,7 @@ func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 			p.unstoppedRound = round
 		}
 	}
-	if l.round.present == 0 && l.round.departed == 0 && l.hasRound && l.outcome == nil {
+	if l.round.present == 0 && l.round.departed == 0 && l.hasRound && l.outcome == nil && l.preemption == nil {
 		l.beginRun(*l.job)
 		l.abandonRun()
 	}

@@ -16,7 +16,7 @@ import (
 func (l *leader) publishWaiting() {
 	n := 0
 	if l.state == running && !l.job.Static {
-		n = min(l.participants.eligible, max(0, l.maxMembers()-len(l.round.members)))
+		n = max(0, l.nextSize(len(l.round.members)+l.participants.eligible)-len(l.round.members))
 	}
 	switch n {
 	case l.waiting:

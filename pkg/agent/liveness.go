@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// heartbeatFile returns the path of a worker's heartbeat file; empty if it has none. Each round has files of its own,
+// so that none is older than its worker. A file that the user chose stays if the node has one worker; several workers
+// cannot share one.
+func heartbeatFile(s WorkerSpec, in StartInput, localRank int) string {
+	if path, _ := lookup(in.Env, HeartbeatEnv); path != "" && s.LocalWorldSize == 1 {
+		return path
+	}
+	if in.WorkerDir == "" {
+		return ""
+	}
+	return filepath.Join(in.WorkerDir, strconv.Itoa(in.Round.Number)+"."+strconv.Itoa(localRank))
+}
+
+// countOutput makes the output of the workers of specs count. Call it before they are started.
+func (a *Agent) countOutput(specs []procs.Spec) {
+	a.watched = nil
+	if a.opts.Liveness == nil {
+		return
+	}
+	for i := range specs {
+		s := &specs[i]
+		w := WatchedWorker{LocalRank: s.LocalRank}
+		if a.opts.WorkerDir != "" || len(specs) == 1 { // else it is a file that the user chose for all
+			w.Heartbeat, _ = lookup(s.Env, HeartbeatEnv)
+		}
+		counter := new(outputCounter)
+		w.Output = counter.bytes.Load
+		if a.opts.StepPattern != nil {
+			steps := &stepFinder{pattern: a.opts.StepPattern}
+			w.Step = steps.last
+			s.Stdout.AddScanner(steps.stream())
+			s.Stderr.AddScanner(steps.stream())
+			s.Stdout.Piped, s.Stderr.Piped = true, true
+		}
+		s.Stdout.AddScanner(counter)
+		s.Stderr.AddScanner(counter)
+		for _, path := range []string{s.Stdout.OwnFile(), s.Stderr.OwnFile()} {
+			if path != "" {
+				w.Files = append(w.Files, path)
+			}
+		}
+		a.watched = append(a.watched, w)
+	}
+}
+
+// watchLiveness watches the workers while the group runs, if there is somebody to do so. The function it returns ends
+// that and waits for its goroutine.
+func (a *Agent) watchLiveness(ctx context.Context) (stop func()) {
+	if a.watched == nil {
+		return func() {}
+	}
+	pids := a.processes.PIDs()
+	workers := slices.DeleteFunc(slices.Clone(a.watched), func(w WatchedWorker) bool { return pids[w.LocalRank] == 0 })
+	for i := range workers {
+		workers[i].PID = pids[workers[i].LocalRank]
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.opts.Liveness.Run(ctx, workers, func(q *rdzv.Quiet) { a.opts.Rendezvous.Quiet(q) })
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// outputCounter counts the bytes of a worker's streams.
+type outputCounter struct{ bytes atomic.Int64 }
+
+// Scan implements workerlog.Scanner.
+func (c *outputCounter) Scan(p []byte, _ time.Time) { c.bytes.Add(int64(len(p))) }

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+	"time"
+)
+
+// DefaultProgressAfter is how long some workers have been done when the agent first shows where the others are. The
+// next waits are twice as long each, up to maxProgressWait.
+const (
+	DefaultProgressAfter = 30 * time.Second
+	maxProgressWait      = 5 * time.Minute
+)
+
+// progress shows at growing intervals where the workers are that have not finished. The zero value has not begun.
+type progress struct {
+	cancel context.CancelFunc // nil: not begun
+	done   chan struct{}
+}
+
+// begin begins to show where the workers of this node are, or with elsewhere those of all nodes. It does nothing if it
+// was called before or nothing can be shown.
+func (p *progress) begin(ctx context.Context, o *Options, elsewhere bool) {
+	if o.Stacks == nil || p.cancel != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p.cancel, p.done = cancel, make(chan struct{})
+	wait := o.ProgressAfter
+	if wait <= 0 {
+		wait = DefaultProgressAfter
+	}
+	go func() {
+		defer close(p.done)
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
+			o.Stacks.ShowProgress(ctx, elsewhere)
+			wait = min(2*wait, maxProgressWait)
+			timer.Reset(wait)
+		}
+	}()
+}
+
+// end ends it and waits for its goroutine.
+func (p *progress) end() {
+	if p.cancel != nil {
+		p.cancel()
+		<-p.done
+	}
+}

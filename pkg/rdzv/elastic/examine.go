@@ -1,0 +1,107 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// lookReplyTimeout is how long an agent waits for the others when it looks at the job's workers. They watch them for
+// about a second, and read their stacks within 2 s.
+const lookReplyTimeout = 10 * time.Second
+
+// maxAllThreads is the largest number of nodes from which an agent that looks at the job's workers wants the stacks of
+// all threads. From more it wants those of the main threads, which are a few KB a node.
+const maxAllThreads = 256
+
+// Quiet implements rdzv.Handler.
+func (h *Handler) Quiet(q *rdzv.Quiet) {
+	h.call(func(now time.Duration) { h.m.recordQuiet(now, q) })
+}
+
+// sendLook passes on an order to look. An order that was not begun yet is out of date.
+func (h *Handler) sendLook(look HangLook) {
+	select {
+	case <-h.looks:
+	default:
+	}
+	h.looks <- lookOrder{look, h.m.nodes}
+}
+
+// lookOrder is an order to look at the workers of a round of so many nodes.
+type lookOrder struct {
+	HangLook
+	nodes int
+}
+
+// examineHangs looks at all workers of the job when the leader asks for it, and sends what was found.
+func (d *driver) examineHangs(ctx context.Context, findings chan<- HangFinding) error {
+	for {
+		select {
+		case look := <-d.looks:
+			f := d.examine(ctx, look.Round, d.collectStacks(ctx, look))
+			f.Look = look.HangLook
+			select {
+			case findings <- f:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// errAllReplied ends the watch of an agent that looks at the job's workers.
+var errAllReplied = errors.New("all agents have replied")
+
+// collectStacks looks at the workers of a round on all of its nodes, and returns the replies by rank. A node that does
+// not reply in time has none. It is nil if the round is not known.
+func (d *driver) collectStacks(ctx context.Context, look lookOrder) []NodeStacks {
+	ctx, cancel := context.WithTimeout(ctx, lookReplyTimeout)
+	defer cancel()
+	request := StacksRequest{Look: true, AllThreads: look.nodes <= maxAllThreads}
+	own := make(chan []byte, 1)
+	go func() { own <- d.stacks(ctx, request) }()
+	var nodes []NodeStacks
+	o := newObserver(d.store, d.prefix)
+	err := o.run(ctx, wish{Stacks: true, StacksRequest: request}, func(s Snapshot) error {
+		var complete bool
+		if nodes, complete = o.replies(s, look.Round); complete {
+			return errAllReplied
+		}
+		return nil
+	})
+	if !errors.Is(err, errAllReplied) {
+		d.log.Debug().Err(err).Msg("not all nodes have replied to a look at their workers")
+	}
+	d.put(context.WithoutCancel(ctx), prefixWatcher, nil)
+	mine := <-own
+	for i := range nodes {
+		if nodes[i].own {
+			nodes[i].Stacks = mine
+		}
+	}
+	return nodes
+}
+
+// replies returns what the nodes of a round have replied, and whether all others have.
+func (o *observer) replies(s Snapshot, round int) (nodes []NodeStacks, complete bool) {
+	if s.Record == nil || s.Record.Round != round {
+		return nil, false
+	}
+	complete = true
+	for _, a := range s.Agents {
+		if a.Rank < 0 {
+			break
+		}
+		n := NodeStacks{
+			Rank: a.Rank, Host: a.Host, Stacks: a.Stacks, Gone: a.Departed,
+			own: s.Record.Members[a.Rank].ID == o.store.Session(),
+		}
+		nodes, complete = append(nodes, n), complete && (n.own || n.Gone || n.Stacks != nil)
+	}
+	return nodes, complete
+}

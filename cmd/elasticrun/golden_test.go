@@ -146,6 +146,7 @@ var unstable = []struct{ pattern, with string }{
 	{`(?m)^  note      : find out who sent SIGKILL: .*\n`, ""},
 	{`(?m)^  "note": "find out who sent SIGKILL: .*\n`, ""},
 	{`"duration": [\d.]+`, `"duration": 0`},
+	{`(?s)  "goodput": \{.*?\},\n`, ""}, // TestGoodput
 	{`"pid": \d+`, `"pid": 0`},
 	{`\b(pid|PID)(:?) \d+`, "${1}${2} 0"},
 	{`(?s)  "signaled_by": \{.*?\},\n`, ""}, // TestSenderIsNamed

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 func TestStart(t *testing.T) {
@@ -37,6 +38,16 @@ func TestSuccess(t *testing.T) {
 	for want, line := range map[string]Success{
 		"train.py succeeded in 3m12s, 0 restarts": {Name: "train.py", Took: 192 * time.Second},
 		"train.py succeeded in 28ms, 1 restart":   {Name: "train.py", Took: 28 * time.Millisecond, Restarts: 1},
+		"train.py succeeded in 9.9s, 0 restarts": {
+			Name: "train.py", Took: 9900 * time.Millisecond, Used: &goodput.Goodput{Running: 9, Idle: 1},
+		},
+		"train.py succeeded in 3m12s, 0 restarts, 90.0 % running": {
+			Name: "train.py", Took: 192 * time.Second, Used: &goodput.Goodput{Running: 9, Idle: 1},
+		},
+		"train.py succeeded in 28ms, 1 restart, 90.0 % training": {
+			Name: "train.py", Took: 28 * time.Millisecond, Restarts: 1,
+			Used: &goodput.Goodput{Running: 9, Lost: 1, Steps: true},
+		},
 		"train.py succeeded on this node in 3m12s, 0 restarts; how the other nodes end is not known": {
 			Name: "train.py", Took: 192 * time.Second, OthersUnknown: true,
 		},

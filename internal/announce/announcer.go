@@ -36,6 +36,7 @@ func (a *Announcer) Emit(e events.Event) {
 		if a.isFirst && e.Reason == report.ReasonSuccess {
 			a.show(Success{
 				Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e), OthersUnknown: e.OthersUnknown,
+				Used: e.Used,
 			}.String())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 // Start is what the first line says: what runs, on how many nodes, with how many workers.
@@ -47,13 +48,21 @@ type Success struct {
 	Restarts int           // that were charged
 	// OthersUnknown says that only this node is known to have succeeded.
 	OthersUnknown bool
+	Used          *goodput.Goodput // of the whole job; nil if it is not known
 }
 
-// String returns the line, such as "train.py succeeded in 3m12s, 0 restarts".
+// shortJob is how long a job without restarts may take that says nothing of its goodput.
+const shortJob = 10 * time.Second
+
+// String returns the line, such as "train.py succeeded in 3m12s, 0 restarts, 98.7 % running".
 func (s Success) String() string {
 	verb, others := " succeeded in ", ""
 	if s.OthersUnknown {
 		verb, others = " succeeded on this node in ", "; how the other nodes end is not known"
 	}
-	return s.Name + verb + seconds.Format(s.Took) + ", " + plural.Of(s.Restarts, "restart") + others
+	used := ""
+	if s.Used != nil && (s.Took >= shortJob || s.Restarts > 0) && s.Used.Total() > 0 {
+		used = ", " + s.Used.String()
+	}
+	return s.Name + verb + seconds.Format(s.Took) + ", " + plural.Of(s.Restarts, "restart") + used + others
 }

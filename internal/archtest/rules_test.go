@@ -140,7 +140,7 @@ var rules = map[string]rule{
 		why:    "elasticrun store serves jobs and takes part in none",
 	},
 	"internal/announce": {
-		ours: []string{"internal/plural", "internal/seconds", "pkg/events", "pkg/report"},
+		ours: []string{"internal/plural", "internal/seconds", "pkg/events", "pkg/goodput", "pkg/report"},
 		why:  "it writes the lines from the agent's events; its caller knows the console",
 	},
 	"internal/telemetry": {
@@ -221,8 +221,8 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/jobs",
 			"internal/logging", "internal/plural", "internal/printable", "internal/seconds", "internal/stacks",
-			"internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf",
-			"pkg/report", "pkg/workerlog",
+			"internal/topology", "pkg/coord", "pkg/events", "pkg/goodput", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic",
+			"pkg/rdzv/rdzvconf", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",
@@ -266,6 +266,7 @@ var rules = map[string]rule{
 		why:    "it sets one option of sockets and does not know what they are for",
 	},
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
+	"pkg/goodput":        {why: "the rendezvous fills its type, and events, reports and status show it"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {
 		ours: []string{
@@ -276,19 +277,19 @@ var rules = map[string]rule{
 		why:    "it judges what a worker left behind, without knowing jobs",
 	},
 	"pkg/report": {
-		ours: []string{"internal/lazyregexp"},
+		ours: []string{"internal/lazyregexp", "pkg/goodput"},
 		why:  "a report is data, whatever its origin",
 	},
 	"pkg/agent": {
 		ours: []string{
-			"internal/lazyregexp", "internal/seconds", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv",
-			"pkg/report", "pkg/workerlog",
+			"internal/lazyregexp", "internal/seconds", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/goodput",
+			"pkg/procs", "pkg/rdzv", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it decides the worker group's life without flags, files and sockets",
 	},
 	"pkg/rdzv": {
-		ours: []string{"pkg/failure", "pkg/kvstore", "pkg/kvstore/tcpstore"},
+		ours: []string{"pkg/failure", "pkg/goodput", "pkg/kvstore", "pkg/kvstore/tcpstore"},
 		why:  "a rendezvous knows stores and ranks, not processes",
 	},
 	"pkg/rdzv/backends": {
@@ -312,8 +313,8 @@ var rules = map[string]rule{
 	"pkg/rdzv/elastic": {
 		ours: []string{
 			"internal/boottime", "internal/peeruid", "internal/plainerr", "internal/plural", "internal/seconds",
-			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/coord/group", "pkg/failure",
-			"pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/rdzvconf",
+			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/coord/group",
+			"pkg/failure", "pkg/goodput", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
@@ -430,8 +431,9 @@ var rules = map[string]rule{
 	},
 	"pkg/rpc/device": {why: "pure functions"},
 	"pkg/events": {
+		ours:   []string{"pkg/goodput"},
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "every package may emit events, so events import nothing of ours",
+		why:    "every package may emit events, so events import nothing of ours but values",
 	},
 	"internal/e2e/testenv": {
 		theirs:   []string{"golang.org/x/sys"},

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
@@ -19,6 +20,9 @@ type Job struct {
 	// Result says how the job has ended, Why gives the reason. Both are empty while it runs.
 	Result string `json:"result,omitempty"`
 	Why    string `json:"why,omitempty"`
+	// Goodput is how all workers of the job have used their time, as the first node that has replied knows it; null before
+	// the first round.
+	Goodput *goodput.Goodput `json:"goodput,omitempty"`
 	// Store says who keeps the job's coordination store; null if that is not known, or the agents do not keep it together.
 	Store *Store `json:"store,omitempty"`
 	// Nodes holds the nodes of the round in rank order, then those that are in no round.
@@ -84,7 +88,18 @@ func OfAgents(all []Snapshot) Job {
 		}
 	}
 	slices.SortStableFunc(j.Nodes, func(a, b Node) int { return cmp.Compare(a.order(), b.order()) })
+	j.Goodput = j.goodput()
 	return j
+}
+
+// goodput returns the Goodput of the first node that knows it. Nodes in the round know the latest one.
+func (j *Job) goodput() *goodput.Goodput {
+	for _, n := range j.Nodes {
+		if n.Status != nil && n.Status.Goodput != nil {
+			return n.Status.Goodput
+		}
+	}
+	return nil
 }
 
 // order sorts nodes by rank; those in no round come last.

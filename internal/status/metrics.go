@@ -63,9 +63,36 @@ func families() []family {
 		ofRound("max_restarts", "How many restarts may be charged before the job fails.",
 			func(s Snapshot) float64 { return float64(s.MaxRestarts) }),
 	}
+	all = append(all, goodputFamilies()...)
 	all = append(all, workerFamilies()...)
 	all = append(all, gpuFamilies()...)
 	return append(all, torchFamilies()...)
+}
+
+// goodputFamilies are about the whole job, as this node knows it. Each is missing before the first round.
+func goodputFamilies() []family {
+	return []family{
+		{
+			name: "goodput_ratio", help: "Share of the time of all workers of the job in which they ran, without what was lost.",
+			values: func(s Snapshot, add addFunc) {
+				if g := s.Goodput; g != nil && g.Total() > 0 {
+					add(g.Share())
+				}
+			},
+		},
+		{
+			name: "goodput_worker_seconds", help: "How all workers of the job have used their time, in parts.",
+			labels: []string{"part"},
+			values: func(s Snapshot, add addFunc) {
+				if s.Goodput == nil {
+					return
+				}
+				for _, p := range s.Goodput.Parts() {
+					add(p.Seconds, p.Name)
+				}
+			},
+		},
+	}
 }
 
 func ofNode(name, help string, value func(Snapshot) float64) family {

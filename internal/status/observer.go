@@ -122,6 +122,7 @@ func (o *Observer) LastLines(ctx context.Context) map[int]string {
 func (o *Observer) state() Snapshot {
 	s := o.tracker.Snapshot()
 	s.Time = report.Time{Time: time.Now()}
+	s.Goodput = s.used.goodput(s.Time.Time)
 	s.markSuspended(jobs.IsStopped)
 	return s
 }

@@ -42,6 +42,9 @@ func (j Job) Text() string {
 		table(&b, "RANK\tLOCAL\tPID\tSTATE\tFOR\tCPU\tMEMORY\tSTEP\tQUIET\tLAST LINE", len(workers),
 			func(i int) string { return workerRow(workers[i], now) })
 	}
+	if g := j.Goodput; g != nil && g.Total() > 0 {
+		fmt.Fprintf(&b, "\ngoodput: %s\n", g.Details())
+	}
 	if h := j.hang(); h != nil {
 		fmt.Fprintf(&b, "\nhang suspected %s ago: %s; elasticrun stacks shows where all workers are\n", age(now, h.Time),
 			cleanUpTo(report.MaxSummary, h.Summary))

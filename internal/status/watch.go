@@ -229,6 +229,9 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 		}
 		j.Nodes = append(j.Nodes, n)
 	}
+	if j.Goodput = j.goodput(); v.Outcome != nil {
+		j.Goodput = v.Outcome.Used
+	}
 	return j
 }
 

@@ -227,7 +227,7 @@ func (t *Telemetry) Close(rep report.Report) {
 	}
 	r := t.event(events.KindEnd, time.Now())
 	r.ExitCode, r.Reason, r.Error = &rep.ExitCode, rep.Reason, report.Head(rep.Error, report.MaxSummary)
-	r.Restarts, r.OthersUnknown = &rep.Restarts, rep.OthersUnknown
+	r.Restarts, r.OthersUnknown, r.Used = &rep.Restarts, rep.OthersUnknown, rep.Goodput
 	if c := rep.RootCause; c != nil {
 		r.RootCause = &events.RootCause{
 			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind,

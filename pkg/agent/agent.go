@@ -187,6 +187,7 @@ type processState struct {
 	tree      map[int]bool         // pids of the group that was stopped last, with descendants
 	evidence  attemptEvidence
 	watched   []WatchedWorker      // without pids; nil without Options.Liveness
+	steps     *stepHistory         // nil without Options.Liveness
 	expired   map[int]expiredTimer // by local rank
 }
 
@@ -281,7 +282,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		a.emitRun(took, err)
 		result := RunResult{
 			State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts,
-			Preempted: a.isPreempted(),
+			Preempted: a.isPreempted(), Used: a.opts.Rendezvous.Used(),
 		}
 		if end, ok := errors.AsType[*rdzv.EndedError](err); ok {
 			result.ClosedBy = end.Outcome.ClosedBy
@@ -290,6 +291,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	}
 	a.emitResults(result)
 	a.emitRun(took, nil)
+	result.Used = a.opts.Rendezvous.Used()
 	return result, nil
 }
 

@@ -214,11 +214,9 @@ func TestSpecsOfWorkers(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MasterAddr: "m", MasterPort: 5}, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2
 	b.run(t)
-	if want := (rdzv.Member{
-		Role: "default", LocalWorldSize: 2, MasterAddr: "m",
-		MasterPort: 5,
-	}); b.rdzv.seen[0] != want {
-		t.Errorf("joined as %+v, want %+v", b.rdzv.seen[0], want)
+	joined := rdzv.Member{Role: "default", LocalWorldSize: 2, MasterAddr: "m", MasterPort: 5}
+	if diff := cmp.Diff(joined, b.rdzv.seen[0]); diff != "" {
+		t.Errorf("joined as (-want +got):\n%s", diff)
 	}
 	spec := b.launcher.specs[0][1]
 	if diff := cmp.Diff([]string{"/usr/bin/python3", "-u", "train.py", "--rank=1"}, spec.Argv); diff != "" {

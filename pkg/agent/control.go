@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // The words that a worker may write into its control file, one a line.
@@ -77,13 +80,16 @@ type said struct {
 	// finished says that all of them have done all their work: they had exited with 0 before the round was ended, or have
 	// said so. stop and excludeNode are words of any of them.
 	finished, stop, excludeNode bool
-	step                        *int64 // the last step of any of them; nil if it is not known
+	steps                       rdzv.Steps
 }
 
 // listen returns what the workers of the current round have said. All of them must have ended. It logs what it ignores.
 func (a *Agent) listen() said {
 	exited := a.exitedUnasked()
-	s := said{finished: a.shown != nil, step: a.lastStep()}
+	s := said{finished: a.shown != nil}
+	if a.steps != nil {
+		s.steps = a.steps.look(time.Now())
+	}
 	for rank := range a.workers {
 		c := a.controlOf(rank)
 		s.finished = s.finished && (a.done || exited[rank] || c.finished)
@@ -103,29 +109,4 @@ func (a *Agent) controlOf(localRank int) control {
 			Msg("the control file of a worker is not understood")
 	}
 	return c
-}
-
-// isOfRound reports whether a file was changed in the current round. A user's own heartbeat file may be older.
-func (a *Agent) isOfRound(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && !info.ModTime().Before(a.history.last().Started.Time)
-}
-
-// lastStep returns the last step that a worker of the current round has shown; nil if none has.
-func (a *Agent) lastStep() (last *int64) {
-	for _, w := range a.watched {
-		step, ok := int64(0), false
-		if w.Step != nil {
-			step, ok = w.Step()
-		}
-		if !ok && w.Heartbeat != "" && a.isOfRound(w.Heartbeat) {
-			data, _ := readSmall(w.Heartbeat, maxStep)
-			n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-			step, ok = n, err == nil
-		}
-		if ok && (last == nil || step > *last) {
-			last = &step
-		}
-	}
-	return last
 }

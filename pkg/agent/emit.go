@@ -65,7 +65,7 @@ func (a *Agent) emitRound(begun time.Time) {
 	a.emit(events.Event{
 		Kind: events.KindRound, Verdict: verdict, Nodes: a.round.WorldSize, WorldSize: a.round.Assignment.GlobalWorldSize,
 		Restarts: new(a.restarts), MaxRestarts: new(a.opts.Spec.MaxRestarts), Duration: time.Since(begun),
-		LostNodes: a.round.LostNodes, SameFailures: a.round.SameFailures,
+		LostNodes: a.round.LostNodes, SameFailures: a.round.SameFailures, Used: a.round.Used,
 	})
 }
 

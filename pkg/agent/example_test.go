@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -20,6 +21,9 @@ func (*oneNode) Backend() string         { return "example" }
 func (*oneNode) RunID() string           { return "job7" }
 func (*oneNode) Stops() <-chan rdzv.Stop { return nil }
 func (*oneNode) Quiet(*rdzv.Quiet)       {}
+func (*oneNode) Started()                {}
+func (*oneNode) Stepped(rdzv.Steps)      {}
+func (*oneNode) Used() *goodput.Goodput  { return nil }
 func (*oneNode) Preempt(rdzv.Preemption) {}
 func (*oneNode) Stopped()                {}
 func (*oneNode) Fail(rdzv.Failure)       {}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -48,6 +49,7 @@ type fakeRendezvous struct {
 	stops       chan rdzv.Stop
 	seen        []rdzv.Member
 	sent        []rdzv.Failure
+	used        *goodput.Goodput
 }
 
 func newFakeRendezvous(j *journal, maxRestarts int) *fakeRendezvous {
@@ -103,6 +105,12 @@ func (f *fakeRendezvous) Quiet(q *rdzv.Quiet) {
 	}
 	f.note("quiet for %v", q.For)
 }
+
+func (f *fakeRendezvous) Started() {}
+
+func (f *fakeRendezvous) Stepped(rdzv.Steps) {}
+
+func (f *fakeRendezvous) Used() *goodput.Goodput { return f.used }
 
 func (f *fakeRendezvous) Preempt(p rdzv.Preemption) { f.note("preempt: %s", p.By) }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -22,6 +23,10 @@ type Rendezvous interface {
 	Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Stop, error)
 	// Quiet reports that no worker of this node shows a sign of life, or with nil that one does again. It does not block.
 	Quiet(q *rdzv.Quiet)
+	// Started, Stepped and Used are for the account of the workers' time: see rdzv.Handler.
+	Started()
+	Stepped(s rdzv.Steps)
+	Used() *goodput.Goodput
 	// Preempt asks for the preemption of the whole job. It does not block for long.
 	Preempt(p rdzv.Preemption)
 	Leave()

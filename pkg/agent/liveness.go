@@ -27,10 +27,11 @@ func heartbeatFile(s WorkerSpec, in StartInput, localRank int) string {
 
 // countOutput makes the output of the workers of specs count. Call it before they are started.
 func (a *Agent) countOutput(specs []procs.Spec) {
-	a.watched = nil
+	a.watched, a.steps = nil, nil
 	if a.opts.Liveness == nil {
 		return
 	}
+	history := &stepHistory{began: time.Now()}
 	for i := range specs {
 		s := &specs[i]
 		w := WatchedWorker{LocalRank: s.LocalRank}
@@ -39,8 +40,10 @@ func (a *Agent) countOutput(specs []procs.Spec) {
 		}
 		counter := new(outputCounter)
 		w.Output = counter.bytes.Load
+		source := stepSource{heartbeat: w.Heartbeat}
 		if a.opts.StepPattern != nil {
-			steps := &stepFinder{pattern: a.opts.StepPattern}
+			steps := newStepFinder(a.opts.StepPattern)
+			source.finder = steps
 			w.Step = steps.last
 			s.Stdout.AddScanner(steps.stream())
 			s.Stderr.AddScanner(steps.stream())
@@ -54,7 +57,9 @@ func (a *Agent) countOutput(specs []procs.Spec) {
 			}
 		}
 		a.watched = append(a.watched, w)
+		history.sources = append(history.sources, source)
 	}
+	a.steps = history
 }
 
 // watchLiveness watches the workers while the group runs, if there is somebody to do so. The function it returns ends

@@ -60,6 +60,8 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	defer stopSampling()
 	stopWatching := a.watchLiveness(ctx)
 	defer stopWatching()
+	firstStep, endSteps := a.watchSteps(ctx)
+	defer endSteps()
 	deadline := a.newExitDeadline()
 	defer deadline.close(&a.closing)
 	var others progress
@@ -92,6 +94,8 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 			a.hung = deadline.expire(a.processes.PIDs())
 			a.hungAt = a.showHung(ctx, a.hung)
 			return a.hung, a.setState(Failed)
+		case step := <-firstStep:
+			a.emit(events.Event{Kind: events.KindFirstStep, Time: step.At, TrainingStep: &step.Step})
 		case <-a.asked:
 		case <-sleeps.tick():
 			if x := sleeps.look(a.processes.PIDs()); x != nil && len(a.processes.Exits()) == 0 {
@@ -155,7 +159,7 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 		Role: spec.Role, LocalWorldSize: spec.LocalWorldSize,
 		MasterAddr: spec.MasterAddr, MasterPort: spec.MasterPort,
 		Failure: likeliest(a.failures), Preempted: a.preempted != nil,
-		Finished: a.said.finished, Stop: a.said.stop, ExcludeNode: a.said.excludeNode, Step: a.said.step,
+		Finished: a.said.finished, Stop: a.said.stop, ExcludeNode: a.said.excludeNode, Steps: a.said.steps,
 	})
 	if err == nil {
 		a.enter(round)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -35,6 +36,9 @@ type RunResult struct {
 	Preempted bool
 	// ClosedBy says for people who has closed the run, such as user@host; empty if it was not closed or that is unknown.
 	ClosedBy string
+	// Used is how all workers of the job have used their time, the same on all nodes; nil if this node does not know how
+	// the job has ended.
+	Used *goodput.Goodput
 	// NothingStarted is one line that says why no worker was started on this node; empty if one was.
 	NothingStarted string
 	// StoreRefusal is why a store of this node refused a connection, which a worker may have made. The agent leaves it to

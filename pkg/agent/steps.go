@@ -2,11 +2,14 @@ package agent
 
 import (
 	"bytes"
+	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -16,36 +19,75 @@ const maxStepLine = 4 << 10
 // stepFinder finds the numbers of steps in the lines that a worker writes.
 type stepFinder struct {
 	pattern *regexp.Regexp
+	found   chan struct{} // closed when the first step is found
 
-	mu    sync.Mutex
-	step  int64
-	found bool
+	mu          sync.Mutex
+	first, step rdzv.StepMark // step is the last one; both count once found is closed
+	gap         int64         // the smallest difference of two steps in a row; 0 if not known
+	fell        bool          // a step was smaller than the one before
+}
+
+func newStepFinder(pattern *regexp.Regexp) *stepFinder {
+	return &stepFinder{pattern: pattern, found: make(chan struct{})}
 }
 
 // last returns the last step that was found; ok is false if there is none.
 func (f *stepFinder) last() (step int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.step, f.found
+	return f.step.Step, f.hasFound()
+}
+
+func (f *stepFinder) hasFound() bool {
+	select {
+	case <-f.found:
+		return true
+	default:
+		return false
+	}
 }
 
 // stream returns a scanner of one of the worker's streams.
 func (f *stepFinder) stream() workerlog.Scanner { return &stepStream{finder: f} }
 
-// find looks for a step in a line. A match that is no number is none.
-func (f *stepFinder) find(line []byte) (found bool) {
+// in returns the step in a line. A match that is no number is none.
+func (f *stepFinder) in(line []byte) (step int64, ok bool) {
 	match := f.pattern.FindSubmatch(line)
 	if match == nil {
-		return false
+		return 0, false
 	}
 	step, err := strconv.ParseInt(string(bytes.TrimSpace(match[min(1, len(match)-1)])), 10, 64)
-	if err != nil {
-		return false
-	}
+	return step, err == nil
+}
+
+// wanted returns how many steps of one read count: all if none was found before, one if a smaller gap cannot be found.
+func (f *stepFinder) wanted() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.step, f.found = step, true
-	return true
+	switch {
+	case !f.hasFound():
+		return math.MaxInt
+	case f.gap == 1:
+		return 1
+	}
+	return 2
+}
+
+// record records steps that were read together, the last one first.
+func (f *stepFinder) record(steps []int64, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, step := range slices.Backward(steps) {
+		if !f.hasFound() {
+			f.first = rdzv.StepMark{Step: step, At: at}
+			close(f.found)
+		} else if gap := step - f.step.Step; gap > 0 && (f.gap == 0 || gap < f.gap) {
+			f.gap = gap
+		} else if gap < 0 {
+			f.fell = true
+		}
+		f.step = rdzv.StepMark{Step: step, At: at}
+	}
 }
 
 // stepStream splits a stream into lines. A carriage return ends one too, because progress bars write it.
@@ -54,8 +96,8 @@ type stepStream struct {
 	pending []byte // the beginning of an unfinished line, at most maxStepLine
 }
 
-// Scan implements workerlog.Scanner. Of several steps in p the last one counts, so the others are not looked for.
-func (s *stepStream) Scan(p []byte, _ time.Time) {
+// Scan implements workerlog.Scanner. It looks for steps from the end of p, and not for more than count.
+func (s *stepStream) Scan(p []byte, at time.Time) {
 	const ends = "\r\n"
 	end := bytes.LastIndexAny(p, ends)
 	if end < 0 {
@@ -63,16 +105,25 @@ func (s *stepStream) Scan(p []byte, _ time.Time) {
 		return
 	}
 	lines, rest := p[:end], p[end+1:]
-	for found := false; !found; {
+	var steps []int64
+	look := func(line []byte) {
+		if step, ok := s.finder.in(line); ok {
+			steps = append(steps, step)
+		}
+	}
+	for wanted := s.finder.wanted(); len(steps) < wanted; {
 		begin := bytes.LastIndexAny(lines, ends)
 		if begin < 0 {
 			s.keep(lines)
-			s.finder.find(s.pending)
+			look(s.pending)
 			break
 		}
 		line := lines[begin+1:]
-		found = s.finder.find(line[:min(len(line), maxStepLine)])
+		look(line[:min(len(line), maxStepLine)])
 		lines = lines[:begin]
+	}
+	if len(steps) > 0 {
+		s.finder.record(steps, at)
 	}
 	s.pending = s.pending[:0]
 	s.keep(rest)

@@ -12,7 +12,7 @@ import (
 
 // scanAll passes pieces of a stream to a finder, and returns the last step, or "none".
 func scanAll(pattern string, pieces ...string) string {
-	f := &stepFinder{pattern: regexp.MustCompile(pattern)}
+	f := newStepFinder(regexp.MustCompile(pattern))
 	s := f.stream()
 	for _, piece := range pieces {
 		s.Scan([]byte(piece), time.Time{})

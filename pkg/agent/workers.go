@@ -36,6 +36,7 @@ func (a *Agent) startWorkers() error {
 	for rank, pid := range processes.PIDs() {
 		a.workers[rank].PID = pid
 	}
+	a.opts.Rendezvous.Started()
 	a.mu.Lock()
 	a.shown = processes
 	a.mu.Unlock()

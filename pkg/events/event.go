@@ -3,6 +3,8 @@ package events
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 // Kind says what an [Event] is about.
@@ -15,13 +17,14 @@ const (
 	KindRound           Kind = "round"          // a round that includes this node was decided
 	KindWorkerStarted   Kind = "worker_started" // one event for each worker
 	KindWorkerEnded     Kind = "worker_ended"
-	KindPreempted       Kind = "preempted" // the workers of the node are to save, because the job is preempted
-	KindStop            Kind = "stop"      // the agent begins to stop running workers
-	KindFailure         Kind = "failure"   // the cause of a worker's failure is known
-	KindHang            Kind = "hang"      // no worker of the job makes progress
-	KindHangOver        Kind = "hang_over" // a worker of this node makes progress again
-	KindSucceeded       Kind = "succeeded" // all workers of the node have exited with 0
-	KindEnd             Kind = "end"       // the launcher's last event
+	KindFirstStep       Kind = "first_step" // a worker of the node has done the round's first step
+	KindPreempted       Kind = "preempted"  // the workers of the node are to save, because the job is preempted
+	KindStop            Kind = "stop"       // the agent begins to stop running workers
+	KindFailure         Kind = "failure"    // the cause of a worker's failure is known
+	KindHang            Kind = "hang"       // no worker of the job makes progress
+	KindHangOver        Kind = "hang_over"  // a worker of this node makes progress again
+	KindSucceeded       Kind = "succeeded"  // all workers of the node have exited with 0
+	KindEnd             Kind = "end"        // the launcher's last event
 )
 
 // The kinds that only torch's events and metrics have.
@@ -93,6 +96,10 @@ type Event struct {
 	// ended it has happened.
 	LostNodes    int `json:"lost_nodes,omitempty"`
 	SameFailures int `json:"same_failures,omitempty"`
+	// TrainingStep is the number of the step of KindFirstStep.
+	TrainingStep *int64 `json:"step,omitempty"`
+	// Used is how all workers of the job have used their time: with KindRound, before that round; with KindEnd, in all.
+	Used *goodput.Goodput `json:"goodput,omitempty"`
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end.
 	OthersUnknown bool `json:"others_unknown,omitempty"`
 

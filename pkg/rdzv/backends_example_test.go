@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -85,6 +86,9 @@ func (h *sharedHandler) Backend() string         { return h.Parameters.Backend }
 func (h *sharedHandler) RunID() string           { return h.Parameters.RunID }
 func (h *sharedHandler) Stops() <-chan rdzv.Stop { return h.stops }
 func (h *sharedHandler) Quiet(*rdzv.Quiet)       {}
+func (h *sharedHandler) Started()                {}
+func (h *sharedHandler) Stepped(rdzv.Steps)      {}
+func (h *sharedHandler) Used() *goodput.Goodput  { return nil }
 func (h *sharedHandler) Preempt(rdzv.Preemption) {}
 func (h *sharedHandler) Stopped()                {}
 func (h *sharedHandler) Fail(rdzv.Failure)       {}

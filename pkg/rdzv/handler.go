@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 // NoTimeout makes [Handler.Succeed] wait without limit.
@@ -36,6 +38,13 @@ type Handler interface {
 	// Quiet reports that no worker of this node has shown a sign of life for long, or with nil that one has again. It does
 	// not block. A Quiet replaces the one before.
 	Quiet(q *Quiet)
+	// Started reports that the workers of the current round have been started. It does not block.
+	Started()
+	// Stepped reports the steps of the current round so far: the first one soon, more of them from time to time. It does
+	// not block, and replaces what it has reported before, as Member.Steps does in the end.
+	Stepped(s Steps)
+	// Used returns how the workers of the job have used their time; nil before this node knows how the job has ended.
+	Used() *goodput.Goodput
 	// Stopped reports that every worker of this node in the current round has ended. It does not block. NextRendezvous
 	// implies it. Between the two calls no KillBy applies.
 	Stopped()
@@ -92,8 +101,27 @@ type Member struct {
 	// Finished says that the workers of this node have done all their work in the last round, although it was ended.
 	// Stop says that a worker thinks that no restart helps, and ExcludeNode that the node is at fault.
 	Finished, Stop, ExcludeNode bool
-	// Step is the last step that any worker of this node has shown in the last round; nil if none is known.
-	Step *int64
+	// Steps are the steps that workers of this node have shown in the last round.
+	Steps Steps
+}
+
+// MaxSteps is the most Marks of a [Steps].
+const MaxSteps = 32
+
+// Steps are training steps that the workers of a node have shown in a round. The zero value has none.
+type Steps struct {
+	// Marks are some of the steps, in order of time: the first, the last, and not more than MaxSteps in all.
+	Marks []StepMark
+	// Gap is the smallest difference of two steps in a row that a worker has shown; 0 if it is not known.
+	Gap int64
+	// Fell says that the steps of a worker have gone down, so that they do not count all of its work.
+	Fell bool
+}
+
+// StepMark says when a step was done. At has a monotonic clock reading.
+type StepMark struct {
+	Step int64
+	At   time.Time
 }
 
 // Round is a decided round as one of its nodes sees it.
@@ -111,6 +139,9 @@ type Round struct {
 	// LostNodes is how many nodes of the round before were lost. SameFailures is how many times in a row the failure that
 	// ended that round has happened; 0 if it did not fail.
 	LostNodes, SameFailures int
+	// Used is how the time before this round was used by all workers of the job, the same on all nodes; nil in its first
+	// round.
+	Used *goodput.Goodput
 	// Over is closed before the first Stop of the round is sent. From then on no worker of the round may be started,
 	// not even by an agent that has not received the Stop yet. It is nil if no other node can end a round.
 	Over <-chan struct{}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 // Failure is what a node tells the other nodes about one of its workers.
@@ -75,6 +76,8 @@ type Outcome struct {
 	// ClosedBy says for people who has closed the run, such as user@host. It is empty unless the ending is EndClosed, and
 	// if that is not known.
 	ClosedBy string `json:"closed_by,omitempty"`
+	// Used is how the workers of the job have used their time; nil if that is not known.
+	Used *goodput.Goodput `json:"used,omitempty"`
 }
 
 // Late describes a run that had finished before the agent joined.

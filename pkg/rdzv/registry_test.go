@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 // named creates handlers that call themselves by another name.
@@ -31,6 +33,9 @@ func (f fakeHandler) Leave()                                                {}
 func (f fakeHandler) IsClosed(context.Context) (bool, error)                { return false, nil }
 func (f fakeHandler) SetClosed(context.Context, string) error               { return nil }
 func (f fakeHandler) Quiet(*Quiet)                                          {}
+func (f fakeHandler) Started()                                              {}
+func (f fakeHandler) Stepped(Steps)                                         {}
+func (f fakeHandler) Used() *goodput.Goodput                                { return nil }
 func (f fakeHandler) Preempt(Preemption)                                    {}
 func (f fakeHandler) Stopped()                                              {}
 func (f fakeHandler) NumNodesWaiting() int                                  { return 0 }

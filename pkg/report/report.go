@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
 // Schema is the version of the JSON format. It changes when a field is removed or changes its meaning, not when a field
@@ -60,6 +62,8 @@ type Report struct {
 	Error string `json:"error,omitempty"`
 	// Restarts counts the charged restarts of the job.
 	Restarts int `json:"restarts"`
+	// Goodput is how all workers of the job have used their time; nil if that is not known.
+	Goodput *goodput.Goodput `json:"goodput,omitempty"`
 	// RoundCount is the number of rounds that included this node. Rounds holds the last ones.
 	RoundCount int     `json:"round_count"`
 	Rounds     []Round `json:"rounds"`

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestFreePort is not parallel: a process that another test is just starting holds each socket of this one for a moment.
+// TestFreePort is not parallel: a process that another test is just starting holds each socket of this one for a
+// moment.
 func TestFreePort(t *testing.T) {
 	port := FreePort(t)
 	if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); !errors.Is(err, syscall.ECONNREFUSED) {

@@ -20,6 +20,8 @@ type departedMember struct {
 	Round int  `json:"round"`
 	Rank  int  `json:"rank"`
 	Node  Node `json:"node"`
+	// Ran is that of its Report.
+	Ran *time.Duration `json:"ran,omitempty"`
 }
 
 // key returns the key of the record.
@@ -41,7 +43,7 @@ func (l *leader) grantDepartures() {
 		m := &r.members[rank]
 		if p := m.participant; m.status == done && !m.departed && p != nil && p.mismatch == "" {
 			m.departed, r.departed = true, r.departed+1
-			d := departedMember{Round: l.record.Round, Rank: rank, Node: p.report.Node}
+			d := departedMember{Round: l.record.Round, Rank: rank, Node: p.report.Node, Ran: p.report.Ran}
 			l.writes = append(l.writes, write{key: d.key(), value: d})
 			l.answerDeparture(m)
 		}
@@ -66,6 +68,7 @@ func (l *leader) takeOverDepartures(departed []departedMember) {
 		}
 		m := &l.round.members[d.Rank]
 		m.departed, m.node = true, &d.Node
+		m.end = &Report{Fence: Fence{Round: d.Round}, Phase: Done, Ran: d.Ran}
 		l.round.departed++
 		l.round.setStatus(m, done)
 	}

@@ -143,6 +143,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		}
 		h.call(func(now time.Duration) {
 			h.discardOrders()
+			h.m.recordSteps(stepTimesOf(now, self.Steps))
 			h.m.enter(now, node, offer, self)
 		})
 		o, again, err := h.awaitOrder(ctx)
@@ -160,7 +161,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 			return round, err
 		}
 		// What is known of the last round says nothing of this one, in which no worker was started.
-		self.Failure, self.Step = nil, nil
+		self.Failure, self.Steps = nil, rdzv.Steps{}
 		self.Finished, self.Stop, self.ExcludeNode = false, false, false
 	}
 }
@@ -229,7 +230,8 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	p := a.Place
 	r := &rdzv.Round{
 		Number: a.Fence.Round, Rank: p.Rank, WorldSize: p.Nodes, Assignment: p.Assignment, Restarts: p.Restarts,
-		LostNodes: p.Lost, SameFailures: p.Same, MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
+		LostNodes: p.Lost, SameFailures: p.Same, Used: p.Used,
+		MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
 	}
 	if len(p.Store.Addrs) == 0 {
 		return nil, fmt.Errorf("%w: the node of rank 0 offers no worker store", rdzv.ErrState)

@@ -156,6 +156,7 @@ func (m *member) failForHang(now time.Duration, look HangLook) {
 		return
 	}
 	m.hang, m.report.Failure, m.report.failedAt = f.Failure, f.Failure, now-f.Failure.Age
+	m.ranUntil(now - f.Failure.Age)
 	m.stop(now, f.Summary, -1)
 	m.record(now, Failing)
 }

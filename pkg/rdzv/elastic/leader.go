@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -36,6 +37,7 @@ type leader struct {
 	record     Record
 	hasRound   bool          // record is a decided round; otherwise only its number counts: that of the last round, or -1
 	firstRound int           // number of this run's first round; an earlier run with this id used the numbers below it
+	inherited  bool          // an earlier leader has committed record
 	termStart  time.Duration // when this term began, if it took over a decided round
 
 	participants participantSet
@@ -54,6 +56,9 @@ type leader struct {
 	storeInvites int                      // how many nodes of a round, the first by rank, are asked to help with the store
 	storeMembers map[coord.SessionID]bool // the agents that can help
 	mayInvite    bool                     // there may be somebody for inviteWaiting to ask
+
+	idle   idleTime         // of the nodes that are in no round, since the last commit
+	before *goodput.Goodput // how the time was used in an earlier store of the run; nil if there was none
 
 	waiting     int          // as in state/waiting
 	unusedSince optionalTime // since when the run has neither a job nor a result
@@ -121,6 +126,7 @@ type write struct {
 // observe records an agent's report; a nil report means that the agent's session has ended.
 func (l *leader) observe(now time.Duration, id coord.SessionID, arrived coord.Revision, r *Report) {
 	l.history.now = now
+	l.idle.add(now)
 	p := l.participants.byID[id]
 	switch {
 	case r == nil && p != nil:
@@ -138,6 +144,7 @@ func (l *leader) observe(now time.Duration, id coord.SessionID, arrived coord.Re
 // if nothing is observed before; timed is false if only events matter.
 func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, timed bool) {
 	l.history.now = now
+	l.idle.add(now)
 	l.adoptJob()
 	l.endQuarantines(now)
 	for l.step(now) {
@@ -276,9 +283,11 @@ func (l *leader) forgetFormerJob() write {
 func (l *leader) abandonRun() {
 	l.forgetSuccesses(l.record.Round, l.round.successes)
 	l.record, l.firstRound = Record{Round: l.record.Round}, l.record.Round+1
+	l.inherited, l.before = false, nil
 	l.hasRound, l.round, l.budget = false, roundState{}, budget{}
 	l.restarts, l.shortRounds, l.unreachedRounds, l.announcements = 0, 0, 0, nil
 	l.repeats, l.charged = nil, false
+	l.countIdle(l.history.now)
 	l.startForming()
 }
 
@@ -287,6 +296,8 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	if summary := l.budget.faultSummary(now); summary != "" {
 		o.Text = strings.TrimPrefix(o.Text+"; "+summary, "; ")
 	}
+	used := l.settled(now).Used.Rounded()
+	o.Used = &used
 	l.state, l.outcome, l.resultExpiry = ended, &o, optionalTime{now + l.job.ResultTTL, true}
 	l.writes = append(l.writes, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.recordFinished(),
 		write{key: roundKey(l.record.Round)}, write{key: jobKey(l.begun)}, write{key: keyClose}, write{key: keyPreempted})

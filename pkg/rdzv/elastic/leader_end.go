@@ -21,6 +21,7 @@ type roundState struct {
 	successes map[int][]byte // successes.Bits in the store, by chunk
 
 	startedAt  optionalTime // when the round was decided; after a change of leaders, what the members report
+	enteredAt  optionalTime // after a change of leaders, when the first member of those that confirm it entered the round
 	note       string       // for the members; may be empty
 	stopReason string       // why the round cannot go on; empty while it can
 	failures   failureReports
@@ -49,6 +50,10 @@ type roundMember struct {
 	quiet, learned bool         // what rdzv.Quiet says of its workers; only while status is active
 	departed       bool         // it has left the exit barrier; its status stays done
 	unreachedSince optionalTime // since when it has tried in vain to reach the worker store
+
+	workers int          // how many it has
+	endedAt optionalTime // when its session ended
+	end     *Report      // its last report about the round; nil before
 }
 
 // setParticipant sets the agent of a member. The node stays known after the agent's session has ended.

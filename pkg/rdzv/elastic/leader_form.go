@@ -89,10 +89,11 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 			m.participant.unstoppedRound = l.record.Round
 		}
 	}
-	last, isNew := l.record.Round, l.newcomerTest(members)
+	last, isNew, books := l.record.Round, l.newcomerTest(members), l.settled(now)
+	books.Committed = l.history.wallNow()
 	l.record = Record{
 		Round: l.record.Round + 1, Restarts: l.restarts, Short: l.shortRounds, Unreached: l.unreachedRounds,
-		Repeats: l.repeats, Lost: l.round.lost(),
+		Repeats: l.repeats, Lost: l.round.lost(), Ledger: &books,
 		Members: make([]RecordMember, len(members)),
 	}
 	if l.charged {
@@ -117,6 +118,7 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 		p := l.participants.byID[c.id]
 		p.rank, p.unstoppedRound = r, -1
 		l.round.members[r].setParticipant(p)
+		l.round.members[r].workers = c.node.Nproc
 		l.record.Members[r] = RecordMember{
 			ID: c.id, Identity: c.node.Identity, Host: c.node.Host, Role: c.node.Role, Nproc: c.node.Nproc,
 			New: isNew(c.node.Identity),
@@ -129,7 +131,8 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 		l.writes = append(l.writes, write{key: roundKey(last)})
 		l.forgetSuccesses(last, finished)
 	}
-	l.state, l.hasRound, l.announcements = running, true, nil
+	l.state, l.hasRound, l.inherited, l.announcements = running, true, false, nil
+	l.countIdle(now)
 	l.assignRanks()
 	// The members come first: what a spare waits for depends on how many others could be in a round.
 	for _, members := range []bool{true, false} {

@@ -306,7 +306,7 @@ func (s *script) option(r *Report, option string) {
 	case "code":
 		r.Failure.ExitCode = int(number)
 	case "step":
-		r.Step = new(int64(number))
+		r.Steps = &stepTimes{Marks: []stepTime{{Step: int64(number)}}}
 	case "stop":
 		r.Stop = true
 	case "exclude":

@@ -55,8 +55,10 @@ func (l *leader) failedRound(cause *rdzv.Failure) failedRound {
 	}
 	for rank, m := range l.round.members {
 		f.world += l.record.Members[rank].Nproc
-		if r := l.endOf(&m); r != nil && r.Step != nil && (f.step == nil || *r.Step > *f.step) {
-			f.step = r.Step
+		if r := l.endOf(&m); r != nil {
+			if step := r.Steps.last(); step != nil && (f.step == nil || *step > *f.step) {
+				f.step = step
+			}
 		}
 	}
 	return f

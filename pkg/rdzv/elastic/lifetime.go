@@ -49,7 +49,7 @@ func (h *Handler) start(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.early.leave {
-		m.leave()
+		m.leave(0)
 	}
 	if p := h.early.preempt; p != nil {
 		m.preempt(h.early.preemptAt-origin, *p)
@@ -157,7 +157,7 @@ func (h *Handler) Preempt(p rdzv.Preemption) {
 
 // Leave implements rdzv.Handler.
 func (h *Handler) Leave() {
-	h.callEarly(func(e *earlyCalls) { e.leave = true }, func(time.Duration) { h.m.leave() })
+	h.callEarly(func(e *earlyCalls) { e.leave = true }, func(now time.Duration) { h.m.leave(now) })
 }
 
 // recordOutcome records how the job has ended, once the member knows. Only the driving goroutine calls it.

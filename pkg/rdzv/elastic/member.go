@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -24,17 +25,20 @@ type member struct {
 	latest      Answer
 	answeredAt  time.Duration // when latest arrived
 	report      Report
-	dirty       bool          // report has changed and must be written
-	entered     int           // number of the last round that it was in
-	since       time.Duration // when its round, or its wait for one, began
-	stopOrdered bool          // the agent has been ordered to stop the round
-	silenceStop bool          // so ordered only because this agent does not hear from the leader
-	killAt      optionalTime  // when the workers must be dead
-	workersGone bool          // every worker of the round has ended
-	nodes       int           // number of nodes of the round
-	rank        int           // of this node in the round
-	lastProof   time.Duration // when the last answered keep-alive was sent
-	over        *ending       // nil while the agent takes part
+	dirty       bool             // report has changed and must be written
+	entered     int              // number of the last round that it was in
+	since       time.Duration    // when its round, or its wait for one, began
+	began       time.Duration    // when it entered its last round
+	before      *goodput.Goodput // how the time before that was used; nil before the second round
+	workerCount int              // of that round, on all nodes
+	stopOrdered bool             // the agent has been ordered to stop the round
+	silenceStop bool             // so ordered only because this agent does not hear from the leader
+	killAt      optionalTime     // when the workers must be dead
+	workersGone bool             // every worker of the round has ended
+	nodes       int              // number of nodes of the round
+	rank        int              // of this node in the round
+	lastProof   time.Duration    // when the last answered keep-alive was sent
+	over        *ending          // nil while the agent takes part
 
 	silentSince  optionalTime // since when the agent has known that the store does not answer
 	silenceNoted bool         // the notice about that has been ordered
@@ -130,6 +134,7 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 		return
 	}
 	m.state, m.report.Failure, m.report.failedAt = stopping, &f, now-f.Age
+	m.ranUntil(now - f.Age)
 	m.report.Silent = m.report.Silent || m.silent(now) // this process was paused, and its workers were killed for that
 	m.record(now, Failing)
 	m.evaluate(now)
@@ -143,6 +148,8 @@ func (m *member) succeed(now time.Duration) bool {
 		return false // the round has failed already
 	}
 	m.state, m.stopOrdered, m.silenceStop, m.report.Silent, m.killAt = finished, false, false, false, optionalTime{}
+	m.report.Ran = nil // a Stop may have been void
+	m.ranUntil(now)
 	m.record(now, Done)
 	m.evaluate(now)
 	return true
@@ -181,11 +188,6 @@ func (m *member) setStuck(stuck bool) {
 	if m.state == busy && m.report.Stuck != stuck {
 		m.report.Stuck, m.dirty = stuck, true
 	}
-}
-
-// leave records that the agent is about to stop its workers and leave.
-func (m *member) leave() {
-	m.report.Leaving, m.dirty = true, true
 }
 
 // close asks the leader to close the run. The first request stands.
@@ -338,10 +340,12 @@ func (m *member) evaluate(now time.Duration) {
 // start starts a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, optionalTime{}
-	m.entered = a.Fence.Round
+	m.entered, m.began = a.Fence.Round, now
 	m.lastNote, m.workersGone, m.silenceStop = "", false, false
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
-	m.report.Finished, m.report.Stop, m.report.ExcludeNode, m.report.Step = false, false, false, nil
+	m.report.Finished, m.report.Stop, m.report.ExcludeNode = false, false, false
+	m.report.Steps, m.report.Started, m.report.Ran = nil, nil, nil
+	m.before, m.workerCount = a.Place.Used, a.Place.Assignment.GlobalWorldSize
 	m.forgetHang()
 	m.nodes, m.rank = a.Place.Nodes, a.Place.Rank
 	m.record(now, Busy)
@@ -367,6 +371,7 @@ func (m *member) orderStop(now time.Duration, why string, killIn time.Duration) 
 	}
 	if m.state == busy {
 		m.state = stopping
+		m.ranUntil(now)
 	}
 	m.orders = append(m.orders, order{killIn: killIn, stop: &rdzv.Stop{
 		Round: m.entered, Why: why, Final: m.over != nil, Silence: m.silenceStop,

@@ -146,7 +146,7 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "replaced":
 		m.storeReplaced()
 	case "leave":
-		m.leave()
+		m.leave(now)
 	case "close":
 		m.close("")
 	case "run":

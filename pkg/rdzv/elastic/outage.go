@@ -91,6 +91,7 @@ func (m *member) nextStoreCheck() optionalTime {
 // calls sessionRenewed next.
 func (m *member) storeReplaced() {
 	m.report.HadRound = m.report.HadRound || m.nodes > 0
+	m.report.Before = m.usedBefore()
 	m.fence, m.report.Earlier = Fence{}, true
 }
 

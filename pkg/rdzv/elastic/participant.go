@@ -24,6 +24,7 @@ type participant struct {
 	superseded     bool   // another agent has come with its identity
 	counted        struct{ eligible, quarantined, matching bool }
 	wait           waitState
+	idle           int    // how many of its workers count as idle
 	invited        bool   // was asked to help to keep the store while it waits
 	lastAnswer     Answer // without what need not be compared
 	writeIndex     int    // of lastAnswer in leader.writes, if decide has not returned it yet
@@ -95,6 +96,9 @@ func (l *leader) handleReport(now time.Duration, p *participant, r Report) {
 	p.report = r
 	l.recordStoreMember(p)
 	l.recordEarlierStore(now, &r)
+	if r.Before != nil && (l.before == nil || r.Before.Total() > l.before.Total()) {
+		l.before = r.Before
+	}
 	if p.rank >= 0 && l.state != ended {
 		l.handleMemberReport(now, p, r)
 	}
@@ -120,6 +124,7 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 		return
 	}
 	l.backdate(now, r.Uptime)
+	l.recordEntry(now, &r)
 	l.recordUnreached(now, m, r.Unreached)
 	if r.Failure != nil && (!l.round.unchargedSince.set || now-r.Failure.Age < l.round.unchargedSince.at) {
 		l.round.failures.record(now, p.rank, *r.Failure)
@@ -133,6 +138,7 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 			l.requestStop(rdzv.WhyFailed+" on %s", host)
 		}
 	}
+	m.end = &p.report
 	switch {
 	case r.Phase == Busy && m.status == active:
 		l.round.setStuck(now, m, r.Stuck)
@@ -196,6 +202,7 @@ func (l *leader) handleSessionEnd(now time.Duration, p *participant) {
 		delete(ps.byIdentity, identity)
 	}
 	ps.count(p, false, false, false)
+	l.idle.change(p, false)
 	if p.lastAnswer.Kind != "" {
 		l.writes = append(l.writes, write{key: prefixAnswer + string(p.id)})
 	}
@@ -210,6 +217,7 @@ func (l *leader) handleSessionEnd(now time.Duration, p *participant) {
 		l.removeMember(now, p.rank, status)
 	}
 	l.round.members[p.rank].participant = nil
+	l.round.members[p.rank].endedAt.setOnce(now)
 	l.round.present--
 }
 
@@ -238,6 +246,7 @@ func (l *leader) review(p *participant) {
 	}
 	waiting := fits && !p.report.Leaving && !l.mayHaveWorkers(p)
 	quarantined := l.budget.isQuarantined(p.report.Node.Identity)
+	l.idle.change(p, p.rank < 0 && fits)
 	l.participants.count(p, waiting && !quarantined, waiting && quarantined, fits)
 	l.notices.trackWait(p, waiting)
 	l.mayInvite = l.mayInvite || waiting

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -119,6 +120,15 @@ func leadingDigits(s string) int {
 	return n
 }
 
+// usedBefore returns how the time before a round was used; nil before the first one, for which nobody needs it.
+func usedBefore(r *Record) *goodput.Goodput {
+	if r.Ledger == nil || r.Ledger.Used.Total() == r.Ledger.Used.Idle {
+		return nil
+	}
+	used := r.Ledger.Used.Rounded()
+	return &used
+}
+
 // placesOf returns each member's place in a round, in rank order. The places follow from the record alone.
 func placesOf(r *Record) []Place {
 	members := make([]rdzv.Member, len(r.Members))
@@ -129,10 +139,12 @@ func placesOf(r *Record) []Place {
 	if r.Members[0].Store != nil {
 		store = *r.Members[0].Store
 	}
+	used := usedBefore(r)
 	out := make([]Place, len(members))
 	for i, a := range rdzv.Assign(members) {
 		out[i] = Place{
 			Rank: i, Nodes: len(members), Assignment: a, Restarts: r.Restarts, Store: store, Lost: r.Lost, Same: r.Same,
+			Used: used,
 		}
 	}
 	return out

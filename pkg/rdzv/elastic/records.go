@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -208,6 +209,8 @@ type Report struct {
 	Earlier bool `json:"earlier,omitempty"`
 	// HadRound says that it was in a round of an earlier store.
 	HadRound bool `json:"had_round,omitempty"`
+	// Before is how the time was used in that store, as far as this agent knows. It is immutable once it is in a report.
+	Before *goodput.Goodput `json:"before,omitempty"`
 	// Leaving says, before any worker is signaled, that the node is about to leave.
 	Leaving bool `json:"leaving,omitempty"`
 	// Departing asks, with Done, to leave the exit barrier though other nodes still run.
@@ -223,12 +226,19 @@ type Report struct {
 	PreemptAge time.Duration `json:"preempt_age,omitempty"`
 	// preemptAt is when it was, on the agent's clock.
 	preemptAt time.Duration
-	// Finished says, with Ready, that the node's workers in the round in Fence have done all their work. Stop, ExcludeNode
-	// and Step are likewise those of rdzv.Member.
-	Finished    bool   `json:"finished,omitempty"`
-	Stop        bool   `json:"stop,omitempty"`
-	ExcludeNode bool   `json:"exclude_node,omitempty"`
-	Step        *int64 `json:"step,omitempty"`
+	// Finished says, with Ready, that the node's workers in the round in Fence have done all their work. Stop and
+	// ExcludeNode are likewise those of rdzv.Member.
+	Finished    bool `json:"finished,omitempty"`
+	Stop        bool `json:"stop,omitempty"`
+	ExcludeNode bool `json:"exclude_node,omitempty"`
+	// Steps are the steps of the node's workers in the round in Fence. They are immutable once they are in a report.
+	Steps *stepTimes `json:"steps,omitempty"`
+	// Started is when the workers of that round had been started, since the agent entered it. It is immutable once it is
+	// in a report; so is Ran.
+	Started *time.Duration `json:"started,omitempty"`
+	// Ran is how long the agent was in that round when the first one failed, when all had exited with 0, or when
+	// they had to stop.
+	Ran *time.Duration `json:"ran,omitempty"`
 	// Unreached says that the node has not reached the worker store of the round in Fence. It stays until the next
 	// round.
 	Unreached *Unreached `json:"unreached,omitempty"`
@@ -319,6 +329,8 @@ type Place struct {
 	// Lost and Same are rdzv.Round's LostNodes and SameFailures.
 	Lost int `json:"lost,omitempty"`
 	Same int `json:"same,omitempty"`
+	// Used is rdzv.Round's.
+	Used *goodput.Goodput `json:"used,omitempty"`
 	// StoreEndsWithRun says that an agent hosts the store. It is lost for good when that agent ends.
 	StoreEndsWithRun bool `json:"store_ends,omitempty"`
 	// JoinStore asks the agent to help to keep the coordination store: Report.StoreMember.
@@ -347,6 +359,8 @@ type Record struct {
 	Repeats *repeats `json:"repeats,omitempty"`
 	// Unreached counts the rounds in a row before this one that failed because rank 0 was not reached.
 	Unreached int `json:"unreached,omitempty"`
+	// Ledger is how the time before this round was used; nil before the first.
+	Ledger *ledger `json:"ledger,omitempty"`
 }
 
 // NodeFault is what a node has done to the others. Ages are those at the commit.

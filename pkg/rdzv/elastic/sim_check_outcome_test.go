@@ -18,6 +18,7 @@ func (c *checker) result(o rdzv.Outcome) {
 		return
 	}
 	c.outcome = &o
+	c.checkUsed(o.Used)
 	c.checkOneAtATime(o)
 	rd, job := c.current, &c.w.cfg.job
 	switch o.Ending {

@@ -36,6 +36,7 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 		n.rounds++
 	}
 	rd := c.w.plan(r, epoch)
+	c.used = append(c.used, rd)
 	c.notePredecessor(rd)
 	c.current, c.w.rounds[simRoundID{rd.instance, r.Round}] = rd, rd
 	for _, m := range r.Members {
@@ -217,7 +218,7 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 			}
 		}
 	}
-	want.Lost, want.Same = rd.record.Lost, rd.record.Same
+	want.Lost, want.Same, want.Used = rd.record.Lost, rd.record.Same, usedBefore(&rd.record)
 	if !reflect.DeepEqual(want, *a.Place) {
 		c.fail("ranks dense and unique", "%s got place %+v, want %+v", p.node.name, *a.Place, want)
 	}

@@ -36,6 +36,7 @@ type checker struct {
 	succeeded         map[coord.SessionID]int
 	kept              int // successes of members without a session that a later leader knew
 	notes             int
+	usedError         float64 // the largest one, as a share of what is allowed
 	groups            simGroupCounts
 }
 
@@ -47,6 +48,7 @@ type simRun struct {
 	past     []rdzv.Outcome // of earlier runs and stores
 	charges  []time.Duration
 	departed []departedMember // of the current run
+	used     []*simRound      // all of the current run
 	// preemption says that the run is preempted: until its result, or until it begins again.
 	preemption bool
 	earlier    bool // the leader knows of an earlier store
@@ -172,7 +174,7 @@ func (c *checker) committed(s *simStore, ses *simSession, by coord.Revision, ops
 			c.groupRecord(s, v)
 			c.record(v, by)
 		case Job:
-			c.close.job = s.createOf(op.key)
+			c.close.job, c.used = s.createOf(op.key), nil
 		case departedMember:
 			c.w.logf("rank %d has departed from round %d", v.Rank, v.Round)
 			c.departureRecorded(v)

@@ -17,7 +17,7 @@ func (p *agentProc) terminate() {
 		p.exit()
 		return
 	}
-	p.m.leave()
+	p.m.leave(p.node.local())
 	p.pump()
 	p.loopTimer(p.w.now+500*time.Millisecond, func() { // the store may be down
 		if !p.leaveWritten {
@@ -90,6 +90,9 @@ func (p *agentProc) exitNow() {
 	p.die()
 	var refused *RefusedError
 	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.err, &refused) || p.m.latest.Kind == Replace) {
+		again = false
+	}
+	if w.calm && p.m != nil && p.m.over != nil && errors.As(p.m.over.err, new(*FinishedError)) { // as each one after it
 		again = false
 	}
 	if !again && p.m != nil && p.m.over != nil && p.m.over.outcome != nil && p.node.launches < w.cfg.launches {

@@ -82,6 +82,7 @@ func (t *term) begin(f savedState) {
 	if t.w.plant.takeOver != nil {
 		t.w.plant.takeOver(&f)
 	}
+	f.history.wallOrigin = time.Unix(0, 0).Add(t.w.now - t.clock.read(t.w.now))
 	t.l = newLeader(t.epoch, f, t.clock.read(t.w.now))
 	t.w.check.successesKept(t.l)
 	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil,

@@ -185,6 +185,25 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
+		{"a new leader forgets how the time was used", 0, planted{
+			takeOver: func(s *savedState) {
+				if s.record != nil {
+					s.record.Ledger = nil
+				}
+			},
+		}},
+		{"the time of stopping counts as running", 0, planted{
+			decide: func(l *leader, now time.Duration) {
+				for r := range l.round.members {
+					if end := l.round.members[r].end; end != nil && l.state == forming && end.Ran != nil {
+						end.Ran = nil
+					}
+				}
+				if l.state == forming && l.hasRound {
+					l.round.haltedAt = optionalTime{now, true}
+				}
+			},
+		}},
 		{"a new leader forgets who has departed", 171, planted{
 			takeOver: func(s *savedState) { s.departed = nil },
 		}},

@@ -62,6 +62,7 @@ func (g *workerGroup) save(killIn time.Duration) {
 	w, p := g.w, &g.w.preempt
 	p.ordered++
 	g.preempted = true
+	g.rd.interrupted(g.w.now)
 	if g.phase < alive || g.stopped {
 		g.stop(killIn)
 		return
@@ -95,7 +96,7 @@ func (c *checker) preempted(o rdzv.Outcome) {
 
 // checkOrdered checks, in runs without faults, that every worker that was running had the order to save.
 func (c *checker) checkOrdered(rd *simRound) {
-	if c.w.cfg.gap > 0 || c.terms > 1 || rd.caused {
+	if c.w.cfg.gap > 0 || c.terms > 1 || rd.caused || rd.grown { // workers that were stopped before may be gone
 		return
 	}
 	for rank, g := range rd.groups {

@@ -34,6 +34,7 @@ type simRound struct {
 	forgiven  string       // why a failure need not be charged; empty for no reason
 	grown     bool         // it was ended for newcomers
 	accepted  map[coord.SessionID]bool
+	use       simUse
 }
 
 // workerGroup is the workers of one node in one round.
@@ -117,6 +118,7 @@ func (g *workerGroup) fork() {
 		return
 	}
 	g.phase = alive
+	g.proc.m.started(g.node.local())
 	g.proc.receiveSoon()
 	g.w.logf("%s workers of round %d start", g.node.name, g.round)
 	g.w.check.workersStart(g)
@@ -134,7 +136,7 @@ func (g *workerGroup) fork() {
 
 // begin lets the workers compute once all have started.
 func (rd *simRound) begin(w *world) {
-	rd.started = true
+	rd.started, rd.use.began = true, w.now
 	length := rd.length
 	if w.calm {
 		length = w.cfg.calmLength
@@ -156,7 +158,7 @@ func (g *workerGroup) succeed() {
 	if len(g.rd.exited) == 0 {
 		g.rd.firstExit = g.w.now
 	}
-	g.rd.exited[g.rank] = true
+	g.rd.exited[g.rank], g.rd.use.exited[g.rank] = true, g.w.now
 	if g.w.barrier.closes && len(g.rd.exited) == len(g.rd.groups) {
 		g.w.requestCloseSoon()
 	}
@@ -184,6 +186,7 @@ func (g *workerGroup) peerLost() {
 // fail is the first failure in the group. The other workers live until the agent stops them.
 func (g *workerGroup) fail(grade int) {
 	g.failed = true
+	g.rd.interrupted(g.w.now)
 	g.rd.caused = g.rd.caused || grade == 1
 	at, p := g.node.local(), g.proc
 	f := rdzv.Failure{Failure: failure.Failure{Host: g.node.name, GlobalRank: g.rank, ExitCode: 1}, Grade: grade}
@@ -224,6 +227,7 @@ func (g *workerGroup) stop(killIn time.Duration) {
 		g.finish(false)
 		return
 	}
+	g.rd.interrupted(w.now)
 	if g.killAt < 0 || killAt < g.killAt {
 		g.killAt = killAt
 		g.proc.loopTimer(killAt, func() {
@@ -262,6 +266,7 @@ func (g *workerGroup) finish(ok bool) {
 	n := g.node
 	n.liveGroups = slices.DeleteFunc(n.liveGroups, func(x *workerGroup) bool { return x == g })
 	if was == alive && !ok {
+		g.rd.interrupted(g.w.now)
 		g.breakPeers()
 	}
 	if was == alive {
@@ -282,7 +287,7 @@ func (w *world) plan(rec Record, epoch coord.Revision) *simRound {
 		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*workerGroup, len(rec.Members)),
 		own: map[int]rdzv.Failure{}, ownAt: map[int]time.Duration{}, ready: map[coord.SessionID]bool{},
 		ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
-		accepted: map[coord.SessionID]bool{},
+		accepted: map[coord.SessionID]bool{}, use: simUse{exited: map[int]time.Duration{}},
 	}
 	if w.calm {
 		rd.length = w.cfg.calmLength

@@ -88,6 +88,7 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 			}
 		}
 	}
+	l.countIdle(now)
 	if l.state == running {
 		l.assignRanks()
 	}
@@ -96,13 +97,16 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 
 // takeOverRound continues a decided round.
 func (l *leader) takeOverRound(now time.Duration, r Record, answers []savedAnswer) {
-	l.record, l.hasRound, l.state, l.termStart = r, true, running, now
+	l.record, l.hasRound, l.state, l.termStart, l.inherited = r, true, running, now, true
 	// The former leader may have failed before it deleted the record of the round before.
 	l.writes = append(l.writes, write{key: roundKey(r.Round - 1)})
 	l.budget = restoreBudget(r, l.job, now)
 	l.restarts, l.shortRounds, l.unreachedRounds, l.repeats = r.Restarts, r.Short, r.Unreached, r.Repeats
 	l.round.members = make([]roundMember, len(r.Members))
 	l.round.active = len(r.Members)
+	for rank, m := range r.Members {
+		l.round.members[rank].workers = m.Nproc
+	}
 	for _, a := range answers { // the former leader may have ended the round already
 		if a.answer.Kind == Halt && a.answer.Grow && a.answer.Fence.Round == r.Round {
 			l.round.unchargedSince, l.round.stopReason = optionalTime{math.MinInt64, true}, a.answer.Note

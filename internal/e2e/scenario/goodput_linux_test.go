@@ -1,0 +1,252 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// TestGoodput runs jobs on three hosts, in which workers fail and agents are killed at random times, the one that leads
+// among them. What the job says of its time is compared with what its workers have recorded.
+func TestGoodput(t *testing.T) {
+	t.Parallel()
+	seed := anySeed(t)
+	t.Logf("ELASTICRUN_SEED=%d repeats the times and nodes", seed)
+	rng := rand.New(rand.NewPCG(seed, 20))
+	for i := range testenv.Repeat(t, 2, 100) {
+		goodputHistory(t, rng, i)
+	}
+}
+
+// goodputSteps is how many steps a job has. One takes 15 to 45 ms.
+const goodputSteps = 400
+
+func goodputHistory(t *testing.T, rng *rand.Rand, i int) {
+	t.Helper()
+	j := newJob(t, 3)
+	shows := []string{"beat", "print"}[i%2]
+	j.worker = []string{workerScript(t, "goodput.py"), j.dir, fmt.Sprint(goodputSteps), shows}
+	addr := func(h int) string { return j.lab.Hosts[h].Addr + ":29400" }
+	j.flags = []string{
+		"--nnodes=2:3", "--nproc-per-node=2", "--rdzv-id=job", "--max-restarts=100", "--min-uptime=0", "--max-node-losses=0",
+		"--rdzv-conf=last_call_timeout=2,join_settle=0.2," + keepAliveConf, "--step-pattern", `^step (\d+)`,
+		"--rdzv-endpoint=" + addr(0) + "," + addr(1) + "," + addr(2), "--report=" + j.dir + "/${hostname}.json",
+		"--event-log=" + j.dir + "/${hostname}.events",
+	}
+	j.startAll(j.lab.Hosts...)
+	current := slices.Clone(j.agents)
+	for round := range 4 { // they fail in the first rounds, if these are not ended before
+		if rng.IntN(3) > 0 {
+			name := fmt.Sprintf("fail.%d.%d", round, rng.IntN(4))
+			at := fmt.Sprint(0.2 + 3*rng.Float64())
+			if err := os.WriteFile(filepath.Join(j.dir, name), []byte(at), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	killed := make([][]time.Time, 3) // by host
+	for range 1 + rng.IntN(3) {
+		<-time.After(time.Second + time.Duration(rng.Int64N(int64(3*time.Second))))
+		h := rng.IntN(3)
+		if current[h].ended() {
+			break
+		}
+		killed[h] = append(killed[h], time.Now())
+		signalTo(current[h].agentPID(), syscall.SIGKILL)
+		current[h].code()
+		current[h] = j.start(j.lab.Hosts[h])
+	}
+	total := 0.0
+	var reports []report.Report
+	for h, a := range current {
+		if code := a.code(); code != 0 {
+			t.Errorf("%s ended with %d", a.name, code)
+		}
+		var r report.Report
+		data, err := os.ReadFile(filepath.Join(j.dir, j.lab.Hosts[h].Name+".json"))
+		if err == nil {
+			err = json.Unmarshal(data, &r)
+		}
+		if err != nil || r.Goodput == nil {
+			t.Fatalf("%s: the report of %s has no goodput: %v", shows, a.name, err)
+		}
+		reports = append(reports, r)
+		total += 2 * launched(t, filepath.Join(j.dir, j.lab.Hosts[h].Name+".events"), killed[h])
+	}
+	for _, r := range reports[1:] {
+		if *r.Goodput != *reports[0].Goodput {
+			t.Errorf("not equal on all nodes: %+v and %+v", *r.Goodput, *reports[0].Goodput)
+		}
+	}
+	want, err := readGoodput(j.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %s; the workers: %s; all %.1f of %.1f", shows, reports[0].Goodput.Details(), want.Details(),
+		reports[0].Goodput.Total(), total)
+	compareGoodput(t, *reports[0].Goodput, want, total)
+}
+
+// launched returns how many seconds the launchers of a host lived, of which some were killed.
+func launched(t *testing.T, file string, killed []time.Time) (sum float64) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var began time.Time
+	for line := range strings.Lines(string(data)) {
+		var e events.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		switch e.Kind {
+		case events.KindLauncherStarted:
+			if !began.IsZero() {
+				sum += killed[0].Sub(began).Seconds()
+				killed = killed[1:]
+			}
+			began = e.Time
+		case events.KindEnd:
+			sum += e.Time.Sub(began).Seconds()
+		}
+	}
+	return sum
+}
+
+// compareGoodput checks each part that workers know to 1 % of everything.
+func compareGoodput(t *testing.T, got, want goodput.Goodput, total float64) {
+	t.Helper()
+	if !got.Steps || got.LostUnknown {
+		t.Errorf("steps are not known: %+v", got)
+	}
+	for name, parts := range map[string][2]float64{
+		"running": {got.Running, want.Running}, "lost": {got.Lost, want.Lost}, "startup": {got.Startup, want.Startup},
+		"total": {got.Total(), total},
+	} {
+		if diff := math.Abs(parts[0]-parts[1]) / total; diff > 0.01 {
+			t.Errorf("%s is %.2f worker-seconds, of the workers %.2f: %.1f %% of all wrong", name, parts[0], parts[1], 100*diff)
+		}
+	}
+}
+
+// goodputRound is what the workers of one round have recorded.
+type goodputRound struct {
+	started []float64
+	ended   map[int]float64 // by rank: its last event
+	first   float64         // when the first step was done; 0 for never
+	firstOf int             // that step
+	done    map[int]float64 // when a step was done first
+	end     float64         // when the first worker failed, or was gone without an end
+	broken  bool
+}
+
+// readGoodput says from the workers' records how their time was used.
+func readGoodput(dir string) (g goodput.Goodput, err error) {
+	rounds := map[int]*goodputRound{}
+	files, _ := filepath.Glob(filepath.Join(dir, "worker.*"))
+	for _, name := range files {
+		var round, rank int
+		if _, err := fmt.Sscanf(filepath.Base(name), "worker.%d.%d", &round, &rank); err != nil {
+			return g, err
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return g, err
+		}
+		if rounds[round] == nil {
+			rounds[round] = &goodputRound{ended: map[int]float64{}, done: map[int]float64{}, end: math.Inf(1)}
+		}
+		rounds[round].read(string(data), rank)
+	}
+	var before []*goodputRound
+	for _, number := range slices.Sorted(maps.Keys(rounds)) {
+		r := rounds[number]
+		for _, at := range r.ended {
+			if r.broken {
+				at = min(at, r.end)
+			}
+			if r.first == 0 {
+				continue
+			}
+			g.Running += max(0, at-r.first)
+		}
+		for _, at := range r.started {
+			until := r.first
+			if until == 0 {
+				until = r.end
+			}
+			g.Startup += max(0, until-at)
+		}
+		if r.first > 0 {
+			lost := doneAgain(before, r.firstOf)
+			g.Lost, g.Running = g.Lost+lost, g.Running-lost
+			before = append(before, r)
+		}
+	}
+	g.Steps = true
+	return g, nil
+}
+
+// read adds the record of one worker.
+func (r *goodputRound) read(text string, rank int) {
+	finished := false
+	for line := range strings.Lines(text) {
+		var at float64
+		var event string
+		var step int
+		if _, err := fmt.Sscan(line, &at, &event, &step); err != nil {
+			continue
+		}
+		r.ended[rank] = at
+		switch event {
+		case "start":
+			r.started = append(r.started, at)
+		case "step":
+			if r.first == 0 || at < r.first {
+				r.first, r.firstOf = at, step
+			}
+			if was, ok := r.done[step]; !ok || at < was {
+				r.done[step] = at
+			}
+		case "done":
+			finished = true
+		}
+	}
+	if !finished {
+		r.broken, r.end = true, min(r.end, r.ended[rank])
+	}
+}
+
+// doneAgain returns the time of the steps that a round does again which begins with step first, and takes it from the
+// rounds before.
+func doneAgain(before []*goodputRound, first int) (lost float64) {
+	for _, r := range slices.Backward(before) {
+		kept, ok := r.done[first-1]
+		if !ok {
+			kept = r.first
+		}
+		if kept < r.end {
+			lost += float64(len(r.started)) * (r.end - kept)
+			r.end = kept
+		}
+		if ok {
+			break
+		}
+	}
+	return lost
+}

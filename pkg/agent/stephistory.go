@@ -1,0 +1,234 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+const (
+	// firstLook is the time between two looks at the steps of the workers, once there is a step. It grows with the round.
+	firstLook = 250 * time.Millisecond
+	// reportSteps is the shortest time between two reports of steps. It grows with the round, too: by a quarter of it.
+	reportSteps = 10 * time.Second
+)
+
+// stepHistory keeps some of the steps that the workers of a round show, and when they were done.
+type stepHistory struct {
+	sources []stepSource
+	began   time.Time // when the workers were started
+
+	mu    sync.Mutex
+	steps rdzv.Steps
+}
+
+// stepSource is where one worker shows its steps: in its output, or in its heartbeat file.
+type stepSource struct {
+	finder    *stepFinder // nil without a pattern
+	heartbeat string      // empty for none
+}
+
+// shownSteps is what one worker has shown. Of a heartbeat file only the last step is known, as first and last.
+type shownSteps struct {
+	first, last rdzv.StepMark
+	gap         int64
+	fell        bool
+}
+
+// latest returns what the worker has shown; ok is false if that is nothing.
+func (s stepSource) latest(began, now time.Time) (shown shownSteps, ok bool) {
+	if f := s.finder; f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.hasFound() {
+			return shownSteps{f.first, f.step, f.gap, f.fell}, true
+		}
+	}
+	if s.heartbeat == "" {
+		return shown, false
+	}
+	step, ok := readHeartbeat(s.heartbeat, began, now)
+	return shownSteps{first: step, last: step}, ok
+}
+
+// readHeartbeat reads the step in a heartbeat file, which was done when the file was written; ok is false if there is
+// none since then. now has a monotonic clock reading.
+func readHeartbeat(path string, since, now time.Time) (step rdzv.StepMark, ok bool) {
+	info, err := os.Stat(path)
+	if err != nil || info.ModTime().Before(since.Round(0)) { // a user's own file may be older
+		return step, false
+	}
+	data, _ := readSmall(path, maxStep)
+	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	age := max(0, now.Round(0).Sub(info.ModTime())) // by the wall clock, as the file's time
+	at := now.Add(-age)
+	if at.Before(since) { // the wall clock was set
+		at = since
+	}
+	return rdzv.StepMark{Step: n, At: at}, err == nil
+}
+
+// look looks at the workers and returns what is known then.
+func (h *stepHistory) look(now time.Time) rdzv.Steps {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var first, last rdzv.StepMark
+	found := false
+	for _, s := range h.sources {
+		one, ok := s.latest(h.began, now)
+		if !ok {
+			continue
+		}
+		if !found || one.first.At.Before(first.At) {
+			first = one.first
+		}
+		if !found || one.last.Step > last.Step || one.last.Step == last.Step && one.last.At.Before(last.At) {
+			last = one.last
+		}
+		found = true
+		if one.gap > 0 && (h.steps.Gap == 0 || one.gap < h.steps.Gap) {
+			h.steps.Gap = one.gap
+		}
+		h.steps.Fell = h.steps.Fell || one.fell
+	}
+	if found {
+		h.add(first, last)
+	}
+	s := h.steps
+	s.Marks = slices.Clone(s.Marks)
+	return s
+}
+
+// add adds the last step, and the first one if there is none.
+func (h *stepHistory) add(first, last rdzv.StepMark) {
+	marks := &h.steps.Marks
+	if len(*marks) == 0 {
+		*marks = append(*marks, first)
+	}
+	switch newest := (*marks)[len(*marks)-1]; {
+	case last.Step < newest.Step:
+		h.steps.Fell = true
+	case last.Step > newest.Step && last.At.After(newest.At):
+		*marks = append(*marks, last)
+	}
+	if len(*marks) > rdzv.MaxSteps { // every second one, but for the last
+		n := len(*marks)
+		thin := (*marks)[:0]
+		for i, m := range (*marks)[:n] {
+			if i%2 == 0 || i == n-1 {
+				thin = append(thin, m)
+			}
+		}
+		*marks = thin
+	}
+}
+
+// watchSteps watches the steps of the workers while the group runs. first receives the first step. The function that it
+// returns ends the watch and waits for it.
+func (a *Agent) watchSteps(ctx context.Context) (first <-chan rdzv.StepMark, stop func()) {
+	h := a.steps
+	if h == nil {
+		return nil, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	shown, done := make(chan rdzv.StepMark, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		if !a.awaitStep(ctx, h) {
+			return
+		}
+		s := h.look(time.Now())
+		shown <- s.Marks[0]
+		a.opts.Rendezvous.Stepped(s)
+		h.follow(ctx, a.opts.Rendezvous.Stepped)
+	}()
+	return shown, func() {
+		cancel()
+		<-done
+	}
+}
+
+// follow looks at the steps from time to time until ctx ends.
+func (h *stepHistory) follow(ctx context.Context, report func(rdzv.Steps)) {
+	timer := time.NewTimer(firstLook)
+	defer timer.Stop()
+	for reported := time.Now(); ; {
+		var now time.Time
+		select {
+		case now = <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		s, age := h.look(now), now.Sub(h.began)
+		if now.Sub(reported) >= max(reportSteps, age/4) {
+			report(s)
+			reported = now
+		}
+		timer.Reset(max(firstLook, age/rdzv.MaxSteps))
+	}
+}
+
+// awaitStep waits until a worker has shown a step. It reports false if ctx ends first.
+func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
+	found := make(chan struct{}, len(h.sources))
+	var beats []string
+	var waiting sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer waiting.Wait()
+	defer cancel()
+	for _, s := range h.sources {
+		if s.heartbeat != "" {
+			beats = append(beats, s.heartbeat)
+		}
+		if s.finder != nil {
+			waiting.Go(func() {
+				select {
+				case <-s.finder.found:
+					found <- struct{}{}
+				case <-ctx.Done():
+				}
+			})
+		}
+	}
+	var begin <-chan time.Time
+	if len(beats) > 0 && a.opts.ErrorFiles != nil {
+		delay := watchDelay
+		if used := a.round.Used; used != nil && used.Steps { // the first step decides what was lost before
+			delay = 0
+		}
+		begin = time.After(delay)
+	}
+	var watch FileWatch
+	defer func() {
+		if watch != nil {
+			a.closing.Go(watch.Close)
+		}
+	}()
+	var written <-chan string
+	for {
+		select {
+		case <-found:
+			return true
+		case <-begin:
+			begin = nil
+			var err error
+			if watch, err = a.opts.ErrorFiles.Watch(beats); err != nil {
+				a.log.Debug().Err(err).Msg("cannot watch heartbeat files: steps in them are not known")
+				continue
+			}
+			written = watch.Written()
+		case path := <-written:
+			if _, ok := readHeartbeat(path, h.began, time.Now()); ok {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

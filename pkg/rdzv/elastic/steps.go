@@ -1,0 +1,42 @@
+package elastic
+
+import (
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/goodput"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Stepped implements rdzv.Handler.
+func (h *Handler) Stepped(s rdzv.Steps) {
+	h.call(func(now time.Duration) { h.m.recordSteps(stepTimesOf(now, s)) })
+}
+
+// Started implements rdzv.Handler.
+func (h *Handler) Started() {
+	h.call(func(now time.Duration) { h.m.started(now) })
+}
+
+// Used implements rdzv.Handler.
+func (h *Handler) Used() *goodput.Goodput {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, end := range []*ending{h.outcome, h.over} {
+		if end != nil && end.outcome != nil {
+			return end.outcome.Used
+		}
+	}
+	return nil
+}
+
+// stepTimesOf returns steps with times on the clock of now; nil if there are none.
+func stepTimesOf(now time.Duration, s rdzv.Steps) *stepTimes {
+	if len(s.Marks) == 0 {
+		return nil
+	}
+	t := &stepTimes{Marks: make([]stepTime, len(s.Marks)), Gap: s.Gap, Fell: s.Fell}
+	for i, m := range s.Marks {
+		t.Marks[i] = stepTime{m.Step, now - time.Since(m.At)}
+	}
+	return t
+}

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/slurmlab"
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // slurmBound is far longer than any job here takes.
@@ -214,7 +216,7 @@ func (s *slurmTest) timeLimit(t *testing.T) {
 // isRequeued checks a job that is preempted and goes on from its checkpoint.
 func (s *slurmTest) isRequeued(t *testing.T, sbatch []string, preempt func(*slurmlab.Job)) {
 	t.Helper()
-	j := s.submit(t, "requeue.sbatch", sbatch, nil, "--stop-on-signal", "--until=finish")
+	j := s.submit(t, "requeue.sbatch", sbatch, []string{"--report=report-${node_rank}.json"}, "--stop-on-signal", "--until=finish")
 	s.awaitStep(t, j, 2)
 	first := drawnSecret(t, j)
 	preempt(j)
@@ -236,6 +238,16 @@ func (s *slurmTest) isRequeued(t *testing.T, sbatch []string, preempt func(*slur
 	finish(t, j)
 	done(t, j, 1)
 	wantWorlds(t, j, threeNodes, fmt.Sprintf("%d: n1=0 n2=1 n3=2", stopped))
+	for rank := range 3 {
+		data, err := os.ReadFile(filepath.Join(j.Dir, fmt.Sprintf("report-%d.json", rank)))
+		var last report.Report
+		if err == nil {
+			err = json.Unmarshal(data, &last)
+		}
+		if err != nil || last.Goodput == nil || last.Goodput.Share() <= 0 {
+			t.Errorf("the report of node %d has no goodput: %v, %+v", rank, err, last.Goodput)
+		}
+	}
 }
 
 func (s *slurmTest) nodeFailure(t *testing.T) {

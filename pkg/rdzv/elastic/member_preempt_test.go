@@ -88,3 +88,32 @@ func TestMemberKeepsItsRequest(t *testing.T) {
 		t.Errorf("%+v", m.report)
 	}
 }
+
+// What is known of a round says nothing of a later one that the node could not enter, because it was over before the
+// node had learned of it.
+func TestMemberForgetsAnotherRound(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	m := newMember(memberOptions{job: Job{JoinTimeout: time.Minute, Rejoin: 20 * s}, ttl: 12 * s}, 0)
+	m.enter(0, Node{}, Offer{}, rdzv.Member{})
+	m.handleAnswer(s, Answer{Fence: Fence{1, 0}, Kind: Run, Place: &Place{Nodes: 2}})
+	m.started(2 * s)
+	m.fail(6*s, rdzv.Failure{})
+	self := rdzv.Member{Failure: &rdzv.Failure{}, Stop: true, ExcludeNode: true, Finished: true}
+	enter := func(now time.Duration) Report {
+		m.recordSteps(&stepTimes{Marks: []stepTime{{Step: 7, At: 4 * s}}})
+		m.enter(now, Node{}, Offer{}, self)
+		return m.report
+	}
+	r := enter(7 * s)
+	if !r.Stop || !r.ExcludeNode || !r.Finished || r.Failure == nil || r.Steps.last() == nil || *r.Ran != 5*s ||
+		*r.Started != s || r.Steps.Marks[0].At != 3*s {
+		t.Errorf("after round 0: %+v", r)
+	}
+	m.handleAnswer(8*s, Answer{Fence: Fence{1, 1}, Kind: Halt})
+	r = enter(9 * s)
+	if r.Fence.Round != 1 || r.Stop || r.ExcludeNode || r.Finished || r.Failure != nil || r.Steps != nil || *r.Ran != 0 ||
+		r.Started != nil {
+		t.Errorf("after round 1: %+v", r)
+	}
+}

@@ -2,8 +2,9 @@
 
     goodput.py DIR STEPS beat|print
 
-It goes on from the step in DIR/checkpoint, which rank 0 writes at every tenth step, and ends after STEPS. It shows its
-steps in its heartbeat file, or prints them. DIR/fail.ROUND.RANK has the second after which that worker fails.
+It goes on from the step in DIR/checkpoint, and ends after STEPS. Rank 0 writes the checkpoint of each tenth step ten
+steps later, as in the background. The worker shows its steps in its heartbeat file, or prints them.
+DIR/fail.ROUND.RANK has the second after which that worker fails.
 
     DIR/worker.ROUND.RANK    a line for each event: the time on the clock that all hosts share, its name, the step
 """
@@ -41,7 +42,7 @@ imported = time.monotonic() + random.Random(number).uniform(0.1, 0.5) + (step ==
 while time.monotonic() < imported:
     note("imports")
     time.sleep(0.01)
-pace = 0.015 * (1 + int(number) % 3)  # all ranks of a round are equally fast
+pace = 0.02 * (1 + int(number) % 3)  # all ranks of a round are equally fast
 due = time.monotonic()
 while step < steps:
     due += pace
@@ -56,8 +57,8 @@ while step < steps:
             f.write(str(step))
     else:
         print("step", step, flush=True)
-    if rank == 0 and step % 10 == 0:
+    if rank == 0 and step % 10 == 0 and step > 10:
         with open(os.path.join(folder, "new"), "w") as f:
-            f.write(str(step))
+            f.write(str(step - 10))
         os.rename(os.path.join(folder, "new"), os.path.join(folder, "checkpoint"))
 note("done")

@@ -27,15 +27,24 @@ func TestGoodput(t *testing.T) {
 	seed := anySeed(t)
 	t.Logf("ELASTICRUN_SEED=%d repeats the times and nodes", seed)
 	rng := rand.New(rand.NewPCG(seed, 20))
-	for i := range testenv.Repeat(t, 2, 100) {
-		goodputHistory(t, rng, i)
+	histories := testenv.Repeat(t, 2, goodputHistories)
+	limit := 0.05 // of all worker-seconds: other tests delay agents and workers
+	if histories >= goodputHistories {
+		limit = 0.01
+	}
+	for i := range histories {
+		goodputHistory(t, rng, i, limit)
 	}
 }
 
-// goodputSteps is how many steps a job has. One takes 15 to 45 ms.
-const goodputSteps = 400
+const (
+	// goodputHistories is the number of jobs of a full run, for which the machine should be idle.
+	goodputHistories = 100
+	// goodputSteps is how many steps a job has. One takes 20 to 60 ms.
+	goodputSteps = 300
+)
 
-func goodputHistory(t *testing.T, rng *rand.Rand, i int) {
+func goodputHistory(t *testing.T, rng *rand.Rand, i int, limit float64) {
 	t.Helper()
 	j := newJob(t, 3)
 	shows := []string{"beat", "print"}[i%2]
@@ -96,9 +105,9 @@ func goodputHistory(t *testing.T, rng *rand.Rand, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s: %s; the workers: %s; all %.1f of %.1f", shows, reports[0].Goodput.Details(), want.Details(),
-		reports[0].Goodput.Total(), total)
-	compareGoodput(t, *reports[0].Goodput, want, total)
+	got := *reports[0].Goodput
+	worst := compareGoodput(t, got, want, total, limit)
+	t.Logf("%s: %s; of %.1f worker-seconds at most %.2f %% wrong", shows, got.Details(), total, 100*worst)
 }
 
 // launched returns how many seconds the launchers of a host lived, of which some were killed.
@@ -128,20 +137,25 @@ func launched(t *testing.T, file string, killed []time.Time) (sum float64) {
 	return sum
 }
 
-// compareGoodput checks each part that workers know to 1 % of everything.
-func compareGoodput(t *testing.T, got, want goodput.Goodput, total float64) {
+// compareGoodput checks each part that workers know. The limit is a share of everything.
+func compareGoodput(t *testing.T, got, want goodput.Goodput, total, limit float64) (worst float64) {
 	t.Helper()
-	if !got.Steps || got.LostUnknown {
+	if !got.Steps {
 		t.Errorf("steps are not known: %+v", got)
 	}
-	for name, parts := range map[string][2]float64{
-		"running": {got.Running, want.Running}, "lost": {got.Lost, want.Lost}, "startup": {got.Startup, want.Startup},
-		"total": {got.Total(), total},
-	} {
-		if diff := math.Abs(parts[0]-parts[1]) / total; diff > 0.01 {
+	parts := map[string][2]float64{"startup": {got.Startup, want.Startup}, "total": {got.Total(), total}}
+	if got.LostUnknown && limit > 0.01 { // a delayed worker was further behind than one that was killed with its agent
+		parts["running and lost"] = [2]float64{got.Running + got.Lost, want.Running + want.Lost}
+	} else {
+		parts["running"], parts["lost"] = [2]float64{got.Running, want.Running}, [2]float64{got.Lost, want.Lost}
+	}
+	for name, parts := range parts {
+		diff := math.Abs(parts[0]-parts[1]) / total
+		if worst = max(worst, diff); diff > limit {
 			t.Errorf("%s is %.2f worker-seconds, of the workers %.2f: %.1f %% of all wrong", name, parts[0], parts[1], 100*diff)
 		}
 	}
+	return worst
 }
 
 // goodputRound is what the workers of one round have recorded.

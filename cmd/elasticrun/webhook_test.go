@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -34,7 +35,8 @@ func TestWebhookExample(t *testing.T) {
 	}
 	select {
 	case got := <-bodies:
-		if want := `/hook {"text": "job8 ended: success, exit code 0, 0 restarts"}`; got != want {
+		want := regexp.MustCompile(`^/hook {"text": "job8 ended: success, exit code 0, 0 restarts, \d+% running"}$`)
+		if !want.MatchString(got) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	case <-time.After(time.Second):

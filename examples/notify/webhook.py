@@ -23,6 +23,10 @@ about = {
 }
 text = about.get(notice["notice"], notice["notice"]).format_map({**dict.fromkeys(
     ("reason", "exit_code", "restarts", "max_restarts", "same_failures", "lost_nodes", "nodes", "summary", "why"), "?"), **notice})
+used = notice.get("goodput") if notice["notice"] == "ended" else None
+if used:
+    seconds = sum(value for value in used.values() if not isinstance(value, bool))
+    text += f", {used['running'] / seconds:.0%} {'training' if used['steps'] else 'running'}"
 body = json.dumps({"text": f"{notice['run_id']} {text}"}).encode()
 request = urllib.request.Request(os.environ["WEBHOOK_URL"], body, {"Content-Type": "application/json"})
 urllib.request.urlopen(request, timeout=8).close()

@@ -17,6 +17,8 @@ const (
 	firstLook = 250 * time.Millisecond
 	// reportSteps is the shortest time between two reports of steps. It grows with the round, too: by a quarter of it.
 	reportSteps = 10 * time.Second
+	// fileClock is by how much the time of a file may be too early: the kernel's clock for files ticks.
+	fileClock = 10 * time.Millisecond
 )
 
 // stepHistory keeps some of the steps that the workers of a round show, and when they were done.
@@ -61,7 +63,7 @@ func (s stepSource) latest(began, now time.Time) (shown shownSteps, ok bool) {
 // none since then. now has a monotonic clock reading.
 func readHeartbeat(path string, since, now time.Time) (step rdzv.StepMark, ok bool) {
 	info, err := os.Stat(path)
-	if err != nil || info.ModTime().Before(since.Round(0)) { // a user's own file may be older
+	if err != nil || info.ModTime().Before(since.Round(0).Add(-fileClock)) { // a user's own file may be older
 		return step, false
 	}
 	data, _ := readSmall(path, maxStep)
@@ -176,41 +178,20 @@ func (h *stepHistory) follow(ctx context.Context, report func(rdzv.Steps)) {
 
 // awaitStep waits until a worker has shown a step. It reports false if ctx ends first.
 func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
-	found := make(chan struct{}, len(h.sources))
-	var beats []string
 	var waiting sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	defer waiting.Wait()
 	defer cancel()
-	for _, s := range h.sources {
-		if s.heartbeat != "" {
-			beats = append(beats, s.heartbeat)
-		}
-		if s.finder != nil {
-			waiting.Go(func() {
-				select {
-				case <-s.finder.found:
-					found <- struct{}{}
-				case <-ctx.Done():
-				}
-			})
-		}
-	}
-	var begin <-chan time.Time
-	if len(beats) > 0 && a.opts.ErrorFiles != nil {
-		delay := watchDelay
-		if used := a.round.Used; used != nil && used.Steps { // the first step decides what was lost before
-			delay = 0
-		}
-		begin = time.After(delay)
-	}
+	found := h.awaitFinders(ctx, &waiting)
 	var watch FileWatch
 	defer func() {
 		if watch != nil {
 			a.closing.Go(watch.Close)
 		}
 	}()
+	beats, begin := a.heartbeats(h)
 	var written <-chan string
+	var poll <-chan time.Time // for what nothing notifies of
 	for {
 		select {
 		case <-found:
@@ -219,7 +200,8 @@ func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
 			begin = nil
 			var err error
 			if watch, err = a.opts.ErrorFiles.Watch(beats); err != nil {
-				a.log.Debug().Err(err).Msg("cannot watch heartbeat files: steps in them are not known")
+				a.log.Debug().Err(err).Msg("cannot watch heartbeat files: they are read once a second")
+				poll = time.Tick(time.Second)
 				continue
 			}
 			written = watch.Written()
@@ -227,8 +209,50 @@ func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
 			if _, ok := readHeartbeat(path, h.began, time.Now()); ok {
 				return true
 			}
+			poll = time.Tick(time.Second) // it had something else, or was there before
+		case now := <-poll:
+			if s := h.look(now); len(s.Marks) > 0 {
+				return true
+			}
 		case <-ctx.Done():
 			return false
 		}
 	}
+}
+
+// awaitFinders returns a channel that receives when a worker has shown a step in its output. waiting counts the
+// goroutines for that, which end with ctx.
+func (h *stepHistory) awaitFinders(ctx context.Context, waiting *sync.WaitGroup) <-chan struct{} {
+	found := make(chan struct{}, len(h.sources))
+	for _, s := range h.sources {
+		if s.finder == nil {
+			continue
+		}
+		waiting.Go(func() {
+			select {
+			case <-s.finder.found:
+				found <- struct{}{}
+			case <-ctx.Done():
+			}
+		})
+	}
+	return found
+}
+
+// heartbeats returns the heartbeat files of the workers, and a channel that receives when to begin to watch them; nil
+// for never. What an earlier round has lost depends on the first step, so they are watched at once if there are steps.
+func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Time) {
+	for _, s := range h.sources {
+		if s.heartbeat != "" {
+			files = append(files, s.heartbeat)
+		}
+	}
+	if len(files) == 0 || a.opts.ErrorFiles == nil {
+		return nil, nil
+	}
+	delay := watchDelay
+	if used := a.round.Used; used != nil && used.Steps {
+		delay = 0
+	}
+	return files, time.After(delay)
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -124,5 +127,26 @@ func TestReadHeartbeat(t *testing.T) {
 	}
 	if step, ok := readHeartbeat(path, now.Add(-time.Minute), now); !ok || step.At != now {
 		t.Errorf("%+v %v", step, ok)
+	}
+}
+
+// brokenWatcher is a FileWatcher on a machine whose limit of watches is used up.
+type brokenWatcher struct{}
+
+func (brokenWatcher) Watch([]string) (FileWatch, error) { return nil, errors.New("too many watches") }
+
+// Heartbeats are found also if they cannot be watched.
+func TestAwaitStepPolls(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "beat")
+	h := &stepHistory{began: time.Now(), sources: []stepSource{{heartbeat: path}}}
+	a := &Agent{opts: Options{ErrorFiles: brokenWatcher{}}, round: &rdzv.Round{Used: &goodput.Goodput{Steps: true}}}
+	if err := os.WriteFile(path, []byte("7"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if !a.awaitStep(ctx, h) {
+		t.Error("no step was found")
 	}
 }

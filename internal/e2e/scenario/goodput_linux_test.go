@@ -41,7 +41,7 @@ const (
 	// goodputHistories is the number of jobs of a full run, for which the machine should be idle.
 	goodputHistories = 100
 	// goodputSteps is how many steps a job has. One takes 20 to 60 ms.
-	goodputSteps = 300
+	goodputSteps = 500
 )
 
 func goodputHistory(t *testing.T, rng *rand.Rand, i int, limit float64) {
@@ -52,6 +52,7 @@ func goodputHistory(t *testing.T, rng *rand.Rand, i int, limit float64) {
 	addr := func(h int) string { return j.lab.Hosts[h].Addr + ":29400" }
 	j.flags = []string{
 		"--nnodes=2:3", "--nproc-per-node=2", "--rdzv-id=job", "--max-restarts=100", "--min-uptime=0", "--max-node-losses=0",
+		"--log-level=info",
 		"--rdzv-conf=last_call_timeout=2,join_settle=0.2," + keepAliveConf, "--step-pattern", `^step (\d+)`,
 		"--rdzv-endpoint=" + addr(0) + "," + addr(1) + "," + addr(2), "--report=" + j.dir + "/${hostname}.json",
 		"--event-log=" + j.dir + "/${hostname}.events",
@@ -71,6 +72,11 @@ func goodputHistory(t *testing.T, rng *rand.Rand, i int, limit float64) {
 	for range 1 + rng.IntN(3) {
 		<-time.After(time.Second + time.Duration(rng.Int64N(int64(3*time.Second))))
 		h := rng.IntN(3)
+		for _, a := range current { // else the job may lose its store
+			testenv.Await(t, "the store to survive a loss", bound, func() bool {
+				return a.ended() || strings.Contains(a.text(), survivesLoss)
+			})
+		}
 		if current[h].ended() {
 			break
 		}

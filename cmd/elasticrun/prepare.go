@@ -161,6 +161,7 @@ func (l *launcher) job(p *plan) telemetry.Job {
 			SchedulerJob: l.cfg.SchedulerJob, Dir: dir, LogDir: p.logs.Path(), PID: pid, Started: time.Now(),
 		},
 		Close: p.rendezvous.CloseRun,
+		Used:  p.rendezvous.Handler.Used,
 	}
 }
 

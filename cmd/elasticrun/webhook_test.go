@@ -35,7 +35,7 @@ func TestWebhookExample(t *testing.T) {
 	}
 	select {
 	case got := <-bodies:
-		want := regexp.MustCompile(`^/hook {"text": "job8 ended: success, exit code 0, 0 restarts, \d+% running"}$`)
+		want := regexp.MustCompile(`^/hook {"text": "true \(job8\) ended: success, exit code 0, 0 restarts, \d+% running"}$`)
 		if !want.MatchString(got) {
 			t.Errorf("%s, want %s", got, want)
 		}

@@ -71,6 +71,10 @@ func TestAnnouncer(t *testing.T) {
 			Kind: events.KindEnd, Time: begin.Add(192 * time.Second), ExitCode: new(code), Reason: reason, Restarts: new(1),
 		}
 	}
+	used := func(e events.Event) events.Event {
+		e.Used = &goodput.Goodput{Running: 9, Idle: 1}
+		return e
+	}
 	first := "train.py: 2 nodes, 8 workers (4 on this node), run id job7"
 	last := "train.py succeeded in 3m12s, 1 restart"
 	for _, tt := range []struct {
@@ -81,6 +85,11 @@ func TestAnnouncer(t *testing.T) {
 		{"success", []events.Event{started, round(0), end(0, "success")}, []string{first, last}},
 		{"restart", []events.Event{started, round(0), round(0), end(0, "success")}, []string{first, last}},
 		{"failure", []events.Event{started, round(0), end(3, "worker_failed")}, []string{first}},
+		{
+			"failure with goodput",
+			[]events.Event{started, round(0), used(end(3, "worker_failed"))},
+			[]string{first, "goodput of train.py: 90.0 % running, 10.0 % idle"},
+		},
 		{"failure that --exit-code-map makes 0", []events.Event{started, round(0), end(0, "worker_failed")}, []string{first}},
 		{"other node", []events.Event{started, round(1), end(0, "success")}, nil},
 		{"other node that gets rank 0", []events.Event{started, round(1), round(0), end(0, "success")}, []string{last}},

@@ -33,12 +33,22 @@ func (a *Announcer) Emit(e events.Event) {
 			a.show(a.job.String())
 		}
 	case events.KindEnd:
-		if a.isFirst && e.Reason == report.ReasonSuccess {
-			a.show(Success{
-				Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e), OthersUnknown: e.OthersUnknown,
-				Used: e.Used,
-			}.String())
+		if a.isFirst {
+			a.end(e)
 		}
+	}
+}
+
+// end prints the last line, or of a job that has not succeeded how its time was used.
+func (a *Announcer) end(e events.Event) {
+	s := Success{
+		Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e), OthersUnknown: e.OthersUnknown, Used: e.Used,
+	}
+	switch {
+	case e.Reason == report.ReasonSuccess:
+		a.show(s.String())
+	case s.saysUsed():
+		a.show("goodput of " + s.Name + ": " + e.Used.Details())
 	}
 }
 

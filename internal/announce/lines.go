@@ -51,6 +51,11 @@ type Success struct {
 	Used          *goodput.Goodput // of the whole job; nil if it is not known
 }
 
+// saysUsed reports whether the job says how its time was used.
+func (s Success) saysUsed() bool {
+	return s.Used != nil && (s.Took >= shortJob || s.Restarts > 0) && s.Used.Total() > 0
+}
+
 // shortJob is how long a job without restarts may take that says nothing of its goodput.
 const shortJob = 10 * time.Second
 
@@ -61,7 +66,7 @@ func (s Success) String() string {
 		verb, others = " succeeded on this node in ", "; how the other nodes end is not known"
 	}
 	used := ""
-	if s.Used != nil && (s.Took >= shortJob || s.Restarts > 0) && s.Used.Total() > 0 {
+	if s.saysUsed() {
 		used = ", " + s.Used.String()
 	}
 	return s.Name + verb + seconds.Format(s.Took) + ", " + plural.Of(s.Restarts, "restart") + used + others

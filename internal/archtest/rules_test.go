@@ -147,7 +147,8 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/announce", "internal/caller", "internal/config", "internal/hang", "internal/httpserver", "internal/jobs",
 			"internal/listen", "internal/liveness", "internal/logging", "internal/notify", "internal/seconds", "internal/stacks", "internal/status", "internal/topology",
-			"pkg/agent", "pkg/events", "pkg/failure", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"pkg/agent", "pkg/events", "pkg/failure", "pkg/goodput", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it shows what the agent emits and what its workers do; the agent does not know who reads it",

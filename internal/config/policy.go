@@ -50,6 +50,9 @@ func (c *Config) checkPolicy(r *reader) {
 			return
 		}
 	}
+	if c.ExcludeNodeCodes != (rdzv.ExitCodes{}) && c.MaxNodes == 1 {
+		r.warn("exclude-node-codes", "has no effect on a job of one node, which cannot run without it")
+	}
 	for _, rule := range []struct {
 		name     string
 		restarts int // that the rule needs

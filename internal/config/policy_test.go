@@ -8,7 +8,7 @@ import (
 
 func TestPolicyFlags(t *testing.T) {
 	c, err := resolveArgs(machine{}, "--final-codes=3,10-12", "--exclude-node-codes=55", "--max-same-failures=3",
-		"--max-restarts-without-progress=2", "--max-restarts=2", "s.py")
+		"--max-restarts-without-progress=2", "--max-restarts=2", "--nnodes=1:2", "--rdzv-endpoint=a", "s.py")
 	switch {
 	case err != nil:
 		t.Fatal(err)
@@ -17,8 +17,10 @@ func TestPolicyFlags(t *testing.T) {
 	case len(c.Warnings) > 0:
 		t.Errorf("%q", c.Warnings)
 	}
-	c, err = resolveArgs(machine{}, "--max-same-failures=4", "--max-restarts-without-progress=3", "--max-restarts=2", "s.py")
+	c, err = resolveArgs(machine{}, "--max-same-failures=4", "--max-restarts-without-progress=3", "--max-restarts=2",
+		"--exclude-node-codes=55", "s.py")
 	want := []string{
+		"--exclude-node-codes=55: has no effect on a job of one node, which cannot run without it",
 		"--max-restarts-without-progress=3: has no effect with --max-restarts=2: the job fails before",
 		"--max-same-failures=4: has no effect with --max-restarts=2: the job fails before",
 	}

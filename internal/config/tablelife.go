@@ -104,7 +104,7 @@ func hangFlags() []Flag {
 		{
 			Name: "step-pattern", Kind: KindString, Placeholder: "REGEXP", Group: groupLife, parse: as(parsePattern),
 			Help: "A regular expression (RE2) for the lines of workers that name the step of the training. Its first group, " +
-				"or the whole match, is a number. A new step counts as progress.",
+				"or the whole match, is a number, as in 'step (\\d+)'. A new step counts as progress.",
 		},
 	}
 }

@@ -59,6 +59,7 @@ type Notifier struct {
 
 	mu      sync.Mutex
 	selects selector
+	name    string // of the script or program
 	waiting []notice
 	leftOut int
 	closing bool
@@ -84,10 +85,14 @@ func New(ctx context.Context, o Options) *Notifier {
 func (n *Notifier) Emit(e events.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if e.Kind == events.KindLauncherStarted {
+		n.name = e.Name
+	}
 	kind := n.selects.kindOf(e)
 	if kind == "" || n.closing {
 		return
 	}
+	e.Name = n.name
 	if len(n.waiting) == maxWaiting {
 		n.waiting = n.waiting[1:]
 		n.leftOut++

@@ -12,6 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/stacks"
 	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
@@ -37,8 +38,10 @@ type Sources struct {
 	// LastLines returns workers' last lines by local rank. It may block on a disk.
 	LastLines func() map[int]string
 	// Signs returns workers' last signs of life and steps by local rank. It reads nothing.
-	Signs  func() map[int]stacks.Life
-	GPUs   func(ctx context.Context) ([]topology.GPULoad, error)
+	Signs func() map[int]stacks.Life
+	GPUs  func(ctx context.Context) ([]topology.GPULoad, error)
+	// Used returns how all workers of the job have used their time, as far as the agent knows.
+	Used   func() *goodput.Goodput
 	Logger zerolog.Logger
 }
 
@@ -49,6 +52,7 @@ type Observer struct {
 	lines   probe[map[int]string]
 	gpus    probe[[]GPU]
 	signs   func() map[int]stacks.Life
+	used    func() *goodput.Goodput
 	// procIsOurs reports whether the workers' pids are those of /proc.
 	procIsOurs func() bool
 	ctx        context.Context //nolint:containedctx // of measurements that outlive a call of Observe; Close cancels it
@@ -66,11 +70,14 @@ func NewObserver(tracker *Tracker, from Sources) *Observer {
 		lines:   probe[map[int]string]{every: usageAge, failed: failed},
 		gpus:    probe[[]GPU]{every: gpuAge, failed: failed},
 
-		signs:      from.Signs,
+		signs: from.Signs, used: from.Used,
 		procIsOurs: procs.ProcIsOurs,
 	}
 	if o.signs == nil {
 		o.signs = func() map[int]stacks.Life { return nil }
+	}
+	if o.used == nil {
+		o.used = func() *goodput.Goodput { return nil }
 	}
 	o.ctx, o.cancel = context.WithCancel(context.Background())
 	m := meter{sampler: from.Usage}
@@ -122,7 +129,7 @@ func (o *Observer) LastLines(ctx context.Context) map[int]string {
 func (o *Observer) state() Snapshot {
 	s := o.tracker.Snapshot()
 	s.Time = report.Time{Time: time.Now()}
-	s.Goodput = s.used.goodput(s.Time.Time)
+	s.Goodput = o.used()
 	s.markSuspended(jobs.IsStopped)
 	return s
 }

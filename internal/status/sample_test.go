@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -47,6 +48,9 @@ func sample() Snapshot {
 	s.Workers[1].Usage = &Usage{Processes: 5, CPUPercent: new(99.8), RSSBytes: 3 << 30}
 	s.Workers[0].LastLine = "step 1200 loss 0.31"
 	s.Workers[0].Quiet, s.Workers[0].Sign, s.Workers[0].Step = new(3.2), "step 1200", new(int64(1200))
+	s.Goodput = &goodput.Goodput{
+		Startup: 52, Running: 230.4, Lost: 12.6, Detection: 1.2, Standstill: 18, Idle: 3, Steps: true,
+	}
 	s.GPUs = []GPU{{
 		UtilizationPercent: new(97), MemoryUsedBytes: new(int64(60 << 30)),
 		MemoryTotalBytes: new(int64(80 << 30)),
@@ -141,6 +145,8 @@ NODE  HOST     STATE    FOR  WORKERS  CPU  MEMORY  GPU                LAST LINE
 RANK  LOCAL  PID  STATE    FOR  CPU  MEMORY  STEP  QUIET  LAST LINE
 2     0      240  running  46s  1.0  3.0GiB  1200  3s     step 1200 loss 0.31
 3     1      241  running  46s  1.0  3.0GiB  -     -
+
+goodput: 72.6 % training, 16.4 % start-up, 5.7 % standstill, 4.0 % lost work, 0.9 % idle, 0.4 % detection
 
 last failure: rank 3 on node3 x in round 0, 51s ago: boom
 `

@@ -84,8 +84,8 @@ type Snapshot struct {
 	Failures          int      `json:"failures"`
 	LastFailure       *Failure `json:"last_failure"`
 
-	// Goodput is how all workers of the job have used their time: as of the start of the latest round, and since then as
-	// far as this node sees it; null before the first round.
+	// Goodput is how all workers of the job have used their time, as far as this node sees it; null before the first
+	// round.
 	Goodput *goodput.Goodput `json:"goodput,omitempty"`
 
 	// Hang is the hang that the job is in, as far as this node knows; null if its workers make progress.
@@ -101,8 +101,6 @@ type Snapshot struct {
 	GPUs           []GPU `json:"gpus"` // of the machine; empty without a working nvidia-smi
 
 	Agent map[string]events.Series `json:"-"` // torch's metrics of the agent: events.Metrics.All
-
-	used usedTime // what Goodput follows from
 }
 
 // Failure is a worker of this node that failed.

@@ -65,7 +65,6 @@ func (s *Snapshot) apply(r events.Event) {
 	if r.Round != nil {
 		s.Round, s.NodeRank = r.Round, r.NodeRank
 	}
-	s.used.apply(r)
 	switch r.Kind {
 	case events.KindLauncherStarted:
 		s.RunID, s.Host, s.Started = r.RunID, r.Host, report.Time{Time: r.Time}

@@ -26,6 +26,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -38,7 +39,8 @@ type Telemetry struct {
 	observer  *status.Observer
 	show      func(warning bool, title, text string) // on the console
 	notice    func(line string)
-	ask       status.AskStacks // nil before Attach, or if nobody can be asked
+	ask       status.AskStacks                           // nil before Attach, or if nobody can be asked
+	used      func() (used *goodput.Goodput, final bool) // nil before Attach
 	keepsLogs bool
 	log       zerolog.Logger
 	mu        sync.Mutex
@@ -110,7 +112,7 @@ func Open(
 		t.sinks = append(t.sinks, t.notifier)
 	}
 	t.observer = status.NewObserver(&t.tracker, status.Sources{
-		Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Signs: t.signs,
+		Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Signs: t.signs, Used: t.goodput,
 		Logger: log,
 	})
 	t.Emit(events.Event{
@@ -141,6 +143,8 @@ type Job struct {
 	Secret   config.Secret // of its agents
 	Close    status.CloseRun
 	Ask      status.AskStacks // may be nil
+	// Used is that of the rendezvous; may be nil.
+	Used func() (used *goodput.Goodput, final bool)
 }
 
 // Attach registers the job on this machine and starts to serve the status of its agent, which is about to run with that
@@ -149,7 +153,7 @@ func (t *Telemetry) Attach(
 	ctx context.Context, a *agent.Agent, gpus *topology.ComputeApps, watcher *liveness.Watcher, job Job,
 ) {
 	t.agent, t.gpus, t.liveness, t.usage, t.launcher = a, gpus, watcher, procs.NewSampler(), job.Launcher
-	t.ask = job.Ask
+	t.ask, t.used = job.Ask, job.Used
 	if entry, err := jobs.Machine().Register(job.Launcher); err != nil {
 		t.log.Debug().Err(err).Msg("elasticrun ps and stop do not find this job; everything else goes on")
 	} else {
@@ -286,6 +290,15 @@ func (t *Telemetry) signs() map[int]stacks.Life {
 		return nil
 	}
 	return t.liveness.Signs()
+}
+
+// goodput returns how the job's workers have used their time, as far as this node knows.
+func (t *Telemetry) goodput() *goodput.Goodput {
+	if t.used == nil {
+		return nil
+	}
+	used, _ := t.used()
+	return used
 }
 
 func (t *Telemetry) gpuLoad(ctx context.Context) ([]topology.GPULoad, error) {

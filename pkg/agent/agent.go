@@ -17,6 +17,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/failure"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -282,7 +283,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		a.emitRun(took, err)
 		result := RunResult{
 			State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts,
-			Preempted: a.isPreempted(), Used: a.opts.Rendezvous.Used(),
+			Preempted: a.isPreempted(), Used: a.used(),
 		}
 		if end, ok := errors.AsType[*rdzv.EndedError](err); ok {
 			result.ClosedBy = end.Outcome.ClosedBy
@@ -291,8 +292,17 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	}
 	a.emitResults(result)
 	a.emitRun(took, nil)
-	result.Used = a.opts.Rendezvous.Used()
+	result.Used = a.used()
 	return result, nil
+}
+
+// used returns how the workers of the job have used their time; nil if this node does not know how the job has ended.
+func (a *Agent) used() *goodput.Goodput {
+	used, final := a.opts.Rendezvous.Used()
+	if !final {
+		return nil
+	}
+	return used
 }
 
 // setState changes the state of the group. A transition that is not allowed leaves the group Unknown.

@@ -17,17 +17,17 @@ import (
 // oneNode is the rendezvous of a job on one node. Package rdzv/elastic has the real one.
 type oneNode struct{ rounds, maxRestarts int }
 
-func (*oneNode) Backend() string         { return "example" }
-func (*oneNode) RunID() string           { return "job7" }
-func (*oneNode) Stops() <-chan rdzv.Stop { return nil }
-func (*oneNode) Quiet(*rdzv.Quiet)       {}
-func (*oneNode) Started()                {}
-func (*oneNode) Stepped(rdzv.Steps)      {}
-func (*oneNode) Used() *goodput.Goodput  { return nil }
-func (*oneNode) Preempt(rdzv.Preemption) {}
-func (*oneNode) Stopped()                {}
-func (*oneNode) Fail(rdzv.Failure)       {}
-func (*oneNode) Leave()                  {}
+func (*oneNode) Backend() string                { return "example" }
+func (*oneNode) RunID() string                  { return "job7" }
+func (*oneNode) Stops() <-chan rdzv.Stop        { return nil }
+func (*oneNode) Quiet(*rdzv.Quiet)              {}
+func (*oneNode) Started()                       {}
+func (*oneNode) Stepped(rdzv.Steps)             {}
+func (*oneNode) Used() (*goodput.Goodput, bool) { return nil, false }
+func (*oneNode) Preempt(rdzv.Preemption)        {}
+func (*oneNode) Stopped()                       {}
+func (*oneNode) Fail(rdzv.Failure)              {}
+func (*oneNode) Leave()                         {}
 
 // NextRendezvous charges a restart for each failure, and ends the job when no restart is left.
 func (n *oneNode) NextRendezvous(_ context.Context, self rdzv.Member) (*rdzv.Round, error) {

@@ -110,7 +110,7 @@ func (f *fakeRendezvous) Started() {}
 
 func (f *fakeRendezvous) Stepped(rdzv.Steps) {}
 
-func (f *fakeRendezvous) Used() *goodput.Goodput { return f.used }
+func (f *fakeRendezvous) Used() (*goodput.Goodput, bool) { return f.used, f.used != nil }
 
 func (f *fakeRendezvous) Preempt(p rdzv.Preemption) { f.note("preempt: %s", p.By) }
 

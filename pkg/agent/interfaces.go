@@ -26,7 +26,7 @@ type Rendezvous interface {
 	// Started, Stepped and Used are for the account of the workers' time: see rdzv.Handler.
 	Started()
 	Stepped(s rdzv.Steps)
-	Used() *goodput.Goodput
+	Used() (used *goodput.Goodput, final bool)
 	// Preempt asks for the preemption of the whole job. It does not block for long.
 	Preempt(p rdzv.Preemption)
 	Leave()

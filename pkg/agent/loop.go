@@ -318,6 +318,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 		return nil
 	}
 	a.halt = nil
+	a.warnWithoutSteps()
 	a.emit(events.Event{Kind: events.KindSucceeded})
 	stop, err := a.exitBarrier(ctx)
 	if err == nil && stop != nil {
@@ -345,6 +346,9 @@ func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
 	if o.Ending == rdzv.EndFailed {
 		now := time.Now()
 		r.State, r.Failures, r.Rule = Failed, a.failures, o.Rule
+		if o.Rule != "" {
+			r.RuleText = o.Text
+		}
 		r.Cause, r.Others = rootCause(o.Cause, a.failures, now), allIncoming(o.Others, now)
 	}
 	if root, known := r.RootCause(); known {

@@ -10,7 +10,8 @@ import (
 func (a *Agent) Report(r RunResult) report.Report {
 	out := report.Report{
 		Name: a.opts.Spec.DisplayName(), Host: a.hostname, RunID: a.opts.Rendezvous.RunID(),
-		Note: r.Note(), OthersUnknown: r.OthersUnknown, ClosedBy: r.ClosedBy, Restarts: r.Restarts, Goodput: r.Used,
+		Note: r.Note(), OthersUnknown: r.OthersUnknown, ClosedBy: r.ClosedBy, Restarts: r.Restarts,
+		Goodput: r.Used, NoRestart: r.RuleText,
 		Rounds: a.history.rounds, RoundCount: a.history.count,
 	}
 	if last := a.history.last(); last != nil {

@@ -29,8 +29,9 @@ type RunResult struct {
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end: it has left the
 	// exit barrier, or has lost the others there.
 	OthersUnknown bool
-	// Rule is the rule of the job's policy that has ended it; empty if none has.
-	Rule rdzv.Rule
+	// Rule is the rule of the job's policy that has ended it, and RuleText says so for people; both are empty if none has.
+	Rule     rdzv.Rule
+	RuleText string
 	// Preempted says, with an error of Run, that the job was preempted: this node has asked for that, or was asked to let
 	// its workers save.
 	Preempted bool

@@ -256,3 +256,13 @@ func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Ti
 	}
 	return files, time.After(delay)
 }
+
+// warnWithoutSteps names a pattern that has found no step, once the workers have succeeded. On other nodes than the
+// first one it is usual that workers print none.
+func (a *Agent) warnWithoutSteps() {
+	if a.opts.StepPattern == nil || a.round.Rank != 0 || a.steps == nil || len(a.steps.look(time.Now()).Marks) > 0 {
+		return
+	}
+	a.log.Warn().Str("pattern", a.opts.StepPattern.String()).Msg("--step-pattern has found no step: it has to match a " +
+		"line of the output, with the number in parentheses, as in 'step (\\d+)'")
+}

@@ -6,6 +6,7 @@ package goodput
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -77,6 +78,15 @@ func (g Goodput) Share() float64 {
 		return g.Running / total
 	}
 	return 0
+}
+
+// MarshalJSON implements json.Marshaler. It adds the ratio: Share in four decimals.
+func (g Goodput) MarshalJSON() ([]byte, error) {
+	type plain Goodput
+	return json.Marshal(struct {
+		Ratio float64 `json:"ratio"`
+		plain
+	}{math.Floor(g.Share()*10000+1e-6) / 10000, plain(g)})
 }
 
 // Rounded returns g in whole milliseconds.

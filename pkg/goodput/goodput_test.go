@@ -37,7 +37,7 @@ func TestDetails(t *testing.T) {
 	for want, g := range map[string]Goodput{
 		"":                {},
 		"100.0 % running": {Running: 2},
-		"60.0 % training, 30.0 % lost work, 10.0 % start-up": {Running: 60, Startup: 10, Lost: 30, Idle: 0.01, Steps: true},
+		"60.0 % training, 29.9 % lost work, 10.0 % start-up": {Running: 60.05, Startup: 10, Lost: 29.94, Idle: 0.01, Steps: true},
 	} {
 		if got := g.Details(); got != want {
 			t.Errorf("%+v: %q, want %q", g, got, want)
@@ -65,6 +65,9 @@ func TestPartsAreComplete(t *testing.T) {
 	var named map[string]any
 	if err := json.Unmarshal(data, &named); err != nil {
 		t.Fatal(err)
+	}
+	if named["ratio"] != 0.0714 {
+		t.Errorf("ratio %v", named["ratio"])
 	}
 	parts := g.Parts()
 	if len(parts) != len(numbers) {

@@ -82,18 +82,18 @@ type sharedHandler struct {
 	closed      bool
 }
 
-func (h *sharedHandler) Backend() string         { return h.Parameters.Backend }
-func (h *sharedHandler) RunID() string           { return h.Parameters.RunID }
-func (h *sharedHandler) Stops() <-chan rdzv.Stop { return h.stops }
-func (h *sharedHandler) Quiet(*rdzv.Quiet)       {}
-func (h *sharedHandler) Started()                {}
-func (h *sharedHandler) Stepped(rdzv.Steps)      {}
-func (h *sharedHandler) Used() *goodput.Goodput  { return nil }
-func (h *sharedHandler) Preempt(rdzv.Preemption) {}
-func (h *sharedHandler) Stopped()                {}
-func (h *sharedHandler) Fail(rdzv.Failure)       {}
-func (h *sharedHandler) Leave()                  {}
-func (h *sharedHandler) NumNodesWaiting() int    { return 0 }
+func (h *sharedHandler) Backend() string                { return h.Parameters.Backend }
+func (h *sharedHandler) RunID() string                  { return h.Parameters.RunID }
+func (h *sharedHandler) Stops() <-chan rdzv.Stop        { return h.stops }
+func (h *sharedHandler) Quiet(*rdzv.Quiet)              {}
+func (h *sharedHandler) Started()                       {}
+func (h *sharedHandler) Stepped(rdzv.Steps)             {}
+func (h *sharedHandler) Used() (*goodput.Goodput, bool) { return nil, false }
+func (h *sharedHandler) Preempt(rdzv.Preemption)        {}
+func (h *sharedHandler) Stopped()                       {}
+func (h *sharedHandler) Fail(rdzv.Failure)              {}
+func (h *sharedHandler) Leave()                         {}
+func (h *sharedHandler) NumNodesWaiting() int           { return 0 }
 
 // NextRendezvous waits for all nodes. Each round but the first is a charged restart.
 func (h *sharedHandler) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {

@@ -43,8 +43,9 @@ type Handler interface {
 	// Stepped reports the steps of the current round so far: the first one soon, more of them from time to time. It does
 	// not block, and replaces what it has reported before, as Member.Steps does in the end.
 	Stepped(s Steps)
-	// Used returns how the workers of the job have used their time; nil before this node knows how the job has ended.
-	Used() *goodput.Goodput
+	// Used returns how all workers of the job have used their time; nil if nothing is known. final says that the job has
+	// ended, and that it is the same on all nodes. Before that it is what this node sees.
+	Used() (used *goodput.Goodput, final bool)
 	// Stopped reports that every worker of this node in the current round has ended. It does not block. NextRendezvous
 	// implies it. Between the two calls no KillBy applies.
 	Stopped()

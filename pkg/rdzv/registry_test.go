@@ -35,7 +35,7 @@ func (f fakeHandler) SetClosed(context.Context, string) error               { re
 func (f fakeHandler) Quiet(*Quiet)                                          {}
 func (f fakeHandler) Started()                                              {}
 func (f fakeHandler) Stepped(Steps)                                         {}
-func (f fakeHandler) Used() *goodput.Goodput                                { return nil }
+func (f fakeHandler) Used() (*goodput.Goodput, bool)                        { return nil, false }
 func (f fakeHandler) Preempt(Preemption)                                    {}
 func (f fakeHandler) Stopped()                                              {}
 func (f fakeHandler) NumNodesWaiting() int                                  { return 0 }

@@ -62,6 +62,8 @@ type Report struct {
 	Error string `json:"error,omitempty"`
 	// Restarts counts the charged restarts of the job.
 	Restarts int `json:"restarts"`
+	// NoRestart says by which rule no restart followed; empty if none decided that.
+	NoRestart string `json:"no_restart,omitempty"`
 	// Goodput is how all workers of the job have used their time; nil if that is not known.
 	Goodput *goodput.Goodput `json:"goodput,omitempty"`
 	// RoundCount is the number of rounds that included this node. Rounds holds the last ones.

@@ -287,7 +287,8 @@ if TYPE_CHECKING:
         least."""
         step_pattern: Optional[str]
         r"""A regular expression (RE2) for the lines of workers that name the step of the training.
-        Its first group, or the whole match, is a number. A new step counts as progress."""
+        Its first group, or the whole match, is a number, as in 'step (\d+)'. A new step counts as
+        progress."""
         dry_run: Optional[bool]
         r"""Print what the launch would do, as elasticrun explain does, and start nothing. Exit code
         2 or 73 means that the launch would be refused."""

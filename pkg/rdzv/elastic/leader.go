@@ -294,6 +294,9 @@ func (l *leader) abandonRun() {
 // endRun writes the outcome and sends it to all agents.
 func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	if summary := l.budget.faultSummary(now); summary != "" {
+		if o.Ending == rdzv.EndFailed && o.Text == "" {
+			o.Text = "no restart is left"
+		}
 		o.Text = strings.TrimPrefix(o.Text+"; "+summary, "; ")
 	}
 	used := l.settled(now).Used.Rounded()

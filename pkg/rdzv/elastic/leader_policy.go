@@ -28,6 +28,10 @@ func (l *leader) chargeFailure(now time.Duration) *rdzv.Outcome {
 	}
 	if !spent && final == "" {
 		l.excludeNodes(now, cause, f.code)
+		if l.job.Policy.MaxIdle > 0 && f.step == nil {
+			l.announcements = append(l.announcements,
+				"no step is known of this failure, so it does not count for --max-restarts-without-progress")
+		}
 		if notice := after.notice(); notice != "" {
 			l.announcements = append(l.announcements, notice)
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
-	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -25,20 +24,20 @@ type member struct {
 	latest      Answer
 	answeredAt  time.Duration // when latest arrived
 	report      Report
-	dirty       bool             // report has changed and must be written
-	entered     int              // number of the last round that it was in
-	since       time.Duration    // when its round, or its wait for one, began
-	began       time.Duration    // when it entered its last round
-	before      *goodput.Goodput // how the time before that was used; nil before the second round
-	workerCount int              // of that round, on all nodes
-	stopOrdered bool             // the agent has been ordered to stop the round
-	silenceStop bool             // so ordered only because this agent does not hear from the leader
-	killAt      optionalTime     // when the workers must be dead
-	workersGone bool             // every worker of the round has ended
-	nodes       int              // number of nodes of the round
-	rank        int              // of this node in the round
-	lastProof   time.Duration    // when the last answered keep-alive was sent
-	over        *ending          // nil while the agent takes part
+	dirty       bool          // report has changed and must be written
+	entered     int           // number of the last round that it was in
+	since       time.Duration // when its round, or its wait for one, began
+	began       time.Duration // when it entered its last round
+	books       ledger        // as of then, as far as this agent knows: its own marks
+	workerCount int           // of that round, on all nodes; 0 before the first
+	stopOrdered bool          // the agent has been ordered to stop the round
+	silenceStop bool          // so ordered only because this agent does not hear from the leader
+	killAt      optionalTime  // when the workers must be dead
+	workersGone bool          // every worker of the round has ended
+	nodes       int           // number of nodes of the round
+	rank        int           // of this node in the round
+	lastProof   time.Duration // when the last answered keep-alive was sent
+	over        *ending       // nil while the agent takes part
 
 	silentSince  optionalTime // since when the agent has known that the store does not answer
 	silenceNoted bool         // the notice about that has been ordered
@@ -340,12 +339,11 @@ func (m *member) evaluate(now time.Duration) {
 // start starts a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, optionalTime{}
-	m.entered, m.began = a.Fence.Round, now
+	m.entered = a.Fence.Round
 	m.lastNote, m.workersGone, m.silenceStop = "", false, false
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
 	m.report.Finished, m.report.Stop, m.report.ExcludeNode = false, false, false
-	m.report.Steps, m.report.Started, m.report.Ran = nil, nil, nil
-	m.before, m.workerCount = a.Place.Used, a.Place.Assignment.GlobalWorldSize
+	m.beginBooks(now, a.Place)
 	m.forgetHang()
 	m.nodes, m.rank = a.Place.Nodes, a.Place.Rank
 	m.record(now, Busy)

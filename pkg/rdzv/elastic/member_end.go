@@ -3,7 +3,6 @@ package elastic
 import (
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -49,52 +48,6 @@ func (m *member) recordEnd(now time.Duration, self rdzv.Member) {
 	default:
 		m.report.Failure = nil
 	}
-}
-
-// ranUntil records until when the workers of the round ran. The first time stands.
-func (m *member) ranUntil(at time.Duration) {
-	if m.report.Ran == nil {
-		m.report.Ran = new(max(0, at-m.began))
-	}
-}
-
-// started records that the workers of the round have been started.
-func (m *member) started(now time.Duration) {
-	if m.state != ready && m.report.Started == nil {
-		m.report.Started = new(now - m.began)
-	}
-}
-
-// usedBefore returns how the time was used, as far as this agent knows, before another store replaces the one that had
-// the ledger. It leaves out what happened since the last round ended.
-func (m *member) usedBefore() *goodput.Goodput {
-	if m.workerCount == 0 { // no round, or it is known already
-		return m.report.Before
-	}
-	var books ledger
-	if m.before != nil {
-		books.Used = *m.before
-	}
-	own := memberTime{workers: m.workerCount, steps: m.report.Steps, started: m.report.Started, ran: m.report.Ran}
-	if own.ran != nil {
-		own.present = *own.ran
-	}
-	used := books.settle(roundTime{members: []memberTime{own}, elapsed: own.present}).Used.Rounded()
-	used.LostUnknown = used.Steps
-	m.before, m.workerCount = nil, 0
-	return &used
-}
-
-// recordSteps records the steps that the workers have shown in the round that the agent was in last. The times in
-// steps are on the clock of now.
-func (m *member) recordSteps(steps *stepTimes) {
-	if m.state == ready || steps.last() == nil {
-		return
-	}
-	for i := range steps.Marks {
-		steps.Marks[i].At -= m.began
-	}
-	m.report.Steps, m.dirty = steps, true
 }
 
 // leave records that the agent is about to stop its workers and leave.

@@ -144,7 +144,7 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "gone":
 		m.storeLost(now)
 	case "replaced":
-		m.storeReplaced()
+		m.storeReplaced(now)
 	case "leave":
 		m.leave(now)
 	case "close":

@@ -89,9 +89,9 @@ func (m *member) nextStoreCheck() optionalTime {
 // storeReplaced forgets the rounds of a store that another one has replaced. The new store counts epochs and rounds
 // from the start and has no answer for an earlier session of this agent. Every worker must have ended, and the caller
 // calls sessionRenewed next.
-func (m *member) storeReplaced() {
+func (m *member) storeReplaced(now time.Duration) {
 	m.report.HadRound = m.report.HadRound || m.nodes > 0
-	m.report.Before = m.usedBefore()
+	m.report.Before = m.usedBefore(now)
 	m.fence, m.report.Earlier = Fence{}, true
 }
 

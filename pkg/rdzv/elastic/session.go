@@ -99,7 +99,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			return
 		}
 		if replaced(d.store, store) {
-			h.m.storeReplaced()
+			h.m.storeReplaced(d.now())
 		}
 		h.m.sessionRenewed(firstProof(store, origin), store.TTL())
 	}

@@ -96,7 +96,7 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 		p.h = &Handler{m: p.m, stops: make(chan rdzv.Stop, 1), log: zerolog.Nop()}
 	} else {
 		if p.replaced || p.moved {
-			p.m.storeReplaced()
+			p.m.storeReplaced(p.node.local())
 			p.acted = Fence{}
 		}
 		p.replaced, p.moved = false, false

@@ -17,16 +17,32 @@ func (h *Handler) Started() {
 	h.call(func(now time.Duration) { h.m.started(now) })
 }
 
+// usedTimeout bounds how long Used waits for the driving goroutine.
+const usedTimeout = time.Second
+
 // Used implements rdzv.Handler.
-func (h *Handler) Used() *goodput.Goodput {
+func (h *Handler) Used() (used *goodput.Goodput, final bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	started := h.started
 	for _, end := range []*ending{h.outcome, h.over} {
 		if end != nil && end.outcome != nil {
-			return end.outcome.Used
+			used, final = end.outcome.Used, true
 		}
 	}
-	return nil
+	h.mu.Unlock()
+	if final || !started {
+		return used, final
+	}
+	timeout := time.NewTimer(usedTimeout)
+	defer timeout.Stop()
+	answer := make(chan *goodput.Goodput, 1)
+	select {
+	case h.calls <- func(now time.Duration) { answer <- h.m.used(now) }:
+		return <-answer, false
+	case <-h.driveDone:
+	case <-timeout.C:
+	}
+	return nil, false
 }
 
 // stepTimesOf returns steps with times on the clock of now; nil if there are none.

@@ -1,0 +1,87 @@
+package elastic
+
+import (
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/goodput"
+)
+
+// ranUntil records until when the workers of the round ran. The first time stands.
+func (m *member) ranUntil(at time.Duration) {
+	if m.report.Ran == nil {
+		m.report.Ran = new(max(0, at-m.began))
+	}
+}
+
+// started records that the workers of the round have been started.
+func (m *member) started(now time.Duration) {
+	if m.state != ready && m.report.Started == nil {
+		m.report.Started = new(now - m.began)
+	}
+}
+
+// recordSteps records the steps that the workers have shown in the round that the agent was in last. The times in
+// steps are on the clock of now.
+func (m *member) recordSteps(steps *stepTimes) {
+	if m.state == ready || steps.last() == nil {
+		return
+	}
+	for i := range steps.Marks {
+		steps.Marks[i].At -= m.began
+	}
+	m.report.Steps, m.dirty = steps, true
+}
+
+// beginBooks begins to count the time of a round. What was used before is what the leader says; the marks are this
+// agent's own.
+func (m *member) beginBooks(now time.Duration, p *Place) {
+	if m.workerCount > 0 {
+		m.books = m.books.settle(m.roundTime(now))
+	}
+	m.books.Used, m.books.Unstepped = goodput.Goodput{}, 0
+	if p.Used != nil {
+		m.books.Used = *p.Used
+	}
+	m.began, m.workerCount = now, p.Assignment.GlobalWorldSize
+	m.report.Steps, m.report.Started, m.report.Ran = nil, nil, nil
+}
+
+// roundTime returns what this agent knows of the time of its last round. It takes all nodes for one.
+func (m *member) roundTime(now time.Duration) roundTime {
+	r := roundTime{elapsed: max(0, now-m.began), preempted: m.preemptedRound == m.entered+1}
+	all := memberTime{
+		workers: m.workerCount, present: r.elapsed, done: m.report.Phase == Done,
+		started: m.report.Started, ran: m.report.Ran, steps: m.report.Steps,
+	}
+	if all.ran != nil && !all.done {
+		r.halted = optionalTime{*all.ran, true}
+	}
+	r.members = []memberTime{all}
+	return r
+}
+
+// used returns how the time was used, as far as this agent knows; nil before its first round.
+func (m *member) used(now time.Duration) *goodput.Goodput {
+	if m.workerCount == 0 {
+		return nil
+	}
+	used := m.books.settle(m.roundTime(now)).Used.Rounded()
+	return &used
+}
+
+// usedBefore returns how the time was used when another store replaces the one that had the ledger. It leaves out what
+// happened since the last round ended.
+func (m *member) usedBefore(now time.Duration) *goodput.Goodput {
+	if m.workerCount == 0 { // no round, or it is known already
+		return m.report.Before
+	}
+	r := m.roundTime(now)
+	if r.halted.set {
+		r.elapsed = min(r.elapsed, r.halted.at)
+		r.members[0].present = r.elapsed
+	}
+	used := m.books.settle(r).Used.Rounded()
+	used.LostUnknown = used.Steps
+	m.books, m.workerCount = ledger{}, 0
+	return &used
+}

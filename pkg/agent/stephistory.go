@@ -240,7 +240,7 @@ func (h *stepHistory) awaitFinders(ctx context.Context, waiting *sync.WaitGroup)
 }
 
 // heartbeats returns the heartbeat files of the workers, and a channel that receives when to begin to watch them; nil
-// for never. What an earlier round has lost depends on the first step, so they are watched at once if there are steps.
+// for never. What earlier rounds have lost depends on the first step, so they are watched at once in later ones.
 func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Time) {
 	for _, s := range h.sources {
 		if s.heartbeat != "" {
@@ -251,7 +251,7 @@ func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Ti
 		return nil, nil
 	}
 	delay := watchDelay
-	if used := a.round.Used; used != nil && used.Steps {
+	if a.round.Used != nil {
 		delay = 0
 	}
 	return files, time.After(delay)

@@ -78,7 +78,7 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 	}
 	rep = files.Complete(rep, end.record())
 	files.Write(rep, end.record(), log)
-	l.telemetry.Close(rep)
+	l.telemetry.Close(ctx, rep)
 	_ = lines.Close()
 	console.Finish(rep.Text()+end.text(), consoleTimeout)
 	return end.code

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -32,6 +33,14 @@ func policyFlags() []Flag {
 				"Steps come from --step-pattern or a heartbeat; failures without one do not count. 0 never ends it.",
 		},
 	}
+}
+
+// parseNotBlank refuses a value of blanks alone. An empty one is as none.
+func parseNotBlank(s string) (string, error) {
+	if s != "" && strings.TrimSpace(s) == "" {
+		return "", errors.New("is blank")
+	}
+	return s, nil
 }
 
 func parseMaxSame(s string) (int, error) {

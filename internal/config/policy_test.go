@@ -27,6 +27,9 @@ func TestPolicyFlags(t *testing.T) {
 	if err != nil || !slices.Equal(c.Warnings, want) {
 		t.Errorf("%q, %v", c.Warnings, err)
 	}
+	if _, err := resolveArgs(machine{}, "--notify-cmd=  ", "s.py"); err == nil || err.Error() != `--notify-cmd="  ": is blank` {
+		t.Errorf("%v", err)
+	}
 	for args, problem := range map[string]string{
 		"--final-codes=5 --exclude-node-codes=4-6": "--exclude-node-codes=4-6: has 5, and so has --final-codes, which ends the job",
 		"--max-same-failures=1":                    "--max-same-failures=1: must be 0 or at least 2: one failure is not the same as another",

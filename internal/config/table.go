@@ -260,6 +260,7 @@ func Flags() []Flag {
 
 		{
 			Name: "notify-cmd", Kind: KindString, Placeholder: "CMD", Group: groupObserve, Effect: Executes,
+			parse: as(parseNotBlank),
 			Help: "Run by sh -c with one JSON document on its stdin when the job has ended, was restarted, has lost a node, " +
 				"hangs or is preempted. The node of rank 0 runs it. It may take 10 seconds, and the job does not wait for it.",
 		},

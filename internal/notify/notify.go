@@ -108,9 +108,9 @@ func (n *Notifier) signal() {
 	}
 }
 
-// Close waits until the command has run for the last notice, for as long as that and the one before may take. Of the
-// notices that wait it leaves out all others.
-func (n *Notifier) Close() {
+// Close waits until the command has run for the last notice, for as long as that and the one before may take, or for
+// limit if that is not 0, and not after ctx ends. Of the notices that wait it leaves out all others.
+func (n *Notifier) Close(ctx context.Context, limit time.Duration) {
 	n.mu.Lock()
 	n.closing = true
 	if more := len(n.waiting) - 1; more > 0 {
@@ -118,11 +118,20 @@ func (n *Notifier) Close() {
 	}
 	n.mu.Unlock()
 	n.signal()
-	timer := time.NewTimer(2 * n.opts.Limit)
+	if limit == 0 {
+		limit = 2 * n.opts.Limit
+	}
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	inTime := true
 	select {
 	case <-n.done:
 	case <-timer.C:
+		inTime = false
+	case <-ctx.Done():
+		inTime = false
+	}
+	if !inTime {
 		n.opts.Logger.Warn().Msg("--notify-cmd does not end: the last notice may be missing")
 	}
 	n.cancel()

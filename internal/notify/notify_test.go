@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -77,7 +78,7 @@ func TestNotifier(t *testing.T) {
 	n.Emit(events.Event{Kind: events.KindWaiting, NodeRank: new(0)})
 	awaitLines(t, file, 1)
 	n.Emit(hang("second"))
-	n.Close()
+	n.Close(t.Context(), 0)
 	n.Emit(hang("too late"))
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -117,7 +118,7 @@ func TestNotifierIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := awaitLines(t, dir+"/notices", 1+maxWaiting)
-	n.Close()
+	n.Close(t.Context(), 0)
 	var second notice
 	if len(lines) != 1+maxWaiting || json.Unmarshal([]byte(lines[1]), &second) != nil || second.LeftOut != 5 {
 		t.Errorf("%d notices, %d left out before the second", len(lines), second.LeftOut)
@@ -149,7 +150,7 @@ func TestNotifierKeepsTheEnd(t *testing.T) {
 	awaitLines(t, file+".began", 1)
 	n.Emit(hang("second"))
 	n.Emit(events.Event{Kind: events.KindEnd, NodeRank: new(0)})
-	n.Close()
+	n.Close(t.Context(), 0)
 	data, err := os.ReadFile(file)
 	if err != nil || strings.Count(string(data), "\n") != 1 || !strings.Contains(string(data), `"notice":"ended","left_out":`) {
 		t.Errorf("%s, %v", data, err)
@@ -166,7 +167,7 @@ func TestNotifierGivesUp(t *testing.T) {
 	began := time.Now()
 	n.Emit(hang("first"))
 	n.Emit(hang("second"))
-	n.Close()
+	n.Close(t.Context(), 0)
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -181,8 +182,28 @@ func TestNotifierFails(t *testing.T) {
 	n := New(t.Context(), Options{Command: "yes no | head -c 99999; echo 404 >&2; exit 3", Logger: zerolog.New(zerolog.SyncWriter(&logged))})
 	n.Emit(hang("first"))
 	n.Emit(hang("second"))
-	n.Close()
+	n.Close(t.Context(), 0)
 	if got := logged.String(); strings.Count(got, "has failed") != 1 || !strings.Contains(got, `"output":"404"`) {
 		t.Errorf("logged %s", got)
+	}
+}
+
+// TestNotifierEndsEarly checks that Close waits neither after its limit nor after a signal.
+func TestNotifierEndsEarly(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		limit time.Duration
+		end   time.Duration // of the context
+	}{{"limit", 50 * time.Millisecond, time.Hour}, {"signal", 0, 50 * time.Millisecond}} {
+		var logged bytes.Buffer
+		n := New(t.Context(), Options{Command: "sleep 1000", Logger: zerolog.New(zerolog.SyncWriter(&logged)), Limit: time.Minute})
+		n.Emit(hang("last"))
+		ctx, cancel := context.WithTimeout(t.Context(), tt.end)
+		began := time.Now()
+		n.Close(ctx, tt.limit)
+		cancel()
+		if took := time.Since(began); took > 30*time.Second || !strings.Contains(logged.String(), "may be missing") {
+			t.Errorf("%s: it took %v, and logged %s", tt.name, took, &logged)
+		}
 	}
 }

@@ -224,8 +224,12 @@ func (t *Telemetry) event(kind events.Kind, at time.Time) events.Event {
 	return e
 }
 
-// Close emits and records how the launcher ended, and stops the status server.
-func (t *Telemetry) Close(rep report.Report) {
+// shortNotice is how long the last notice may take if the node is about to be taken away, or somebody waits for the
+// launcher's end.
+const shortNotice = 2 * time.Second
+
+// Close emits and records how the launcher ended, and stops the status server. ctx ends with a stop signal.
+func (t *Telemetry) Close(ctx context.Context, rep report.Report) {
 	if t == nil {
 		return
 	}
@@ -240,7 +244,14 @@ func (t *Telemetry) Close(rep report.Report) {
 	}
 	t.Emit(r)
 	if t.notifier != nil {
-		t.notifier.Close()
+		switch {
+		case ctx.Err() != nil: // a signal has ended the job
+			t.notifier.Close(context.WithoutCancel(ctx), shortNotice)
+		case rep.Reason == string(config.ReasonPreempted):
+			t.notifier.Close(ctx, shortNotice)
+		default:
+			t.notifier.Close(ctx, 0)
+		}
 	}
 	t.recordEnd(r)
 	if t.local != nil {

@@ -144,6 +144,7 @@ type Agent struct {
 	devices      *deviceWait    // what the next start waits for; nil before the first start
 	deviceless   bool           // the devices cannot be asked
 	unwatchable  bool           // error files cannot be watched
+	saidFell     bool           // the user has learned that steps go down
 	foreignTimer bool           // a timer of a process that is no worker was logged
 	closing      sync.WaitGroup // counts watches that are being closed
 	// preempted is the preemption that has ended the last round; nil for none.
@@ -296,13 +297,14 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	return result, nil
 }
 
-// used returns how the workers of the job have used their time; nil if this node does not know how the job has ended.
+// used returns how the workers of the job have used their time; nil if this node is not the only one and does not know
+// how the job has ended.
 func (a *Agent) used() *goodput.Goodput {
 	used, final := a.opts.Rendezvous.Used()
-	if !final {
-		return nil
+	if final || a.round != nil && a.round.WorldSize == 1 {
+		return used
 	}
-	return used
+	return nil
 }
 
 // setState changes the state of the group. A transition that is not allowed leaves the group Unknown.

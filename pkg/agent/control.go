@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -38,9 +39,13 @@ func controlFile(dir string, round, localRank int) string {
 
 // readControl reads a control file. There need not be one. An error says what was ignored.
 func readControl(path string) (c control, err error) {
-	data, err := readSmall(path, maxControl)
+	data, err := readSmall(path, maxControl+1)
 	if err != nil {
 		return control{}, err
+	}
+	if len(data) > maxControl {
+		data = data[:bytes.LastIndexByte(data, '\n')+1]
+		err = fmt.Errorf("%s is longer than %d bytes: the rest is ignored", path, maxControl)
 	}
 	for line := range strings.Lines(string(data)) {
 		switch word := strings.TrimSpace(line); word {
@@ -89,6 +94,7 @@ func (a *Agent) listen() said {
 	s := said{finished: a.shown != nil}
 	if a.steps != nil {
 		s.steps = a.steps.look(time.Now())
+		a.warnFell(s.steps)
 	}
 	for rank := range a.workers {
 		c := a.controlOf(rank)

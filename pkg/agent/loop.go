@@ -318,7 +318,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 		return nil
 	}
 	a.halt = nil
-	a.warnWithoutSteps()
+	a.reportSteps()
 	a.emit(events.Event{Kind: events.KindSucceeded})
 	stop, err := a.exitBarrier(ctx)
 	if err == nil && stop != nil {

@@ -28,6 +28,7 @@ type stepHistory struct {
 
 	mu    sync.Mutex
 	steps rdzv.Steps
+	beats map[string]int64 // the last step in each heartbeat file
 }
 
 // stepSource is where one worker shows its steps: in its output, or in its heartbeat file.
@@ -97,7 +98,12 @@ func (h *stepHistory) look(now time.Time) rdzv.Steps {
 		if one.gap > 0 && (h.steps.Gap == 0 || one.gap < h.steps.Gap) {
 			h.steps.Gap = one.gap
 		}
-		h.steps.Fell = h.steps.Fell || one.fell
+		before, known := h.beats[s.heartbeat]
+		h.steps.Fell = h.steps.Fell || one.fell || s.finder == nil && known && one.last.Step < before
+		if h.beats == nil {
+			h.beats = map[string]int64{}
+		}
+		h.beats[s.heartbeat] = one.last.Step
 	}
 	if found {
 		h.add(first, last)
@@ -113,10 +119,7 @@ func (h *stepHistory) add(first, last rdzv.StepMark) {
 	if len(*marks) == 0 {
 		*marks = append(*marks, first)
 	}
-	switch newest := (*marks)[len(*marks)-1]; {
-	case last.Step < newest.Step:
-		h.steps.Fell = true
-	case last.Step > newest.Step && last.At.After(newest.At):
+	if newest := (*marks)[len(*marks)-1]; last.Step > newest.Step && last.At.After(newest.At) {
 		*marks = append(*marks, last)
 	}
 	if len(*marks) > rdzv.MaxSteps { // every second one, but for the last
@@ -257,10 +260,32 @@ func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Ti
 	return files, time.After(delay)
 }
 
+// reportSteps reports the steps of workers that have all succeeded.
+func (a *Agent) reportSteps() {
+	if a.steps == nil {
+		return
+	}
+	s := a.steps.look(time.Now())
+	a.warnWithoutSteps(s)
+	a.warnFell(s)
+	if len(s.Marks) > 0 {
+		a.opts.Rendezvous.Stepped(s)
+	}
+}
+
+// warnFell says once that steps have gone down, so that they are no measure of progress.
+func (a *Agent) warnFell(s rdzv.Steps) {
+	if s.Fell && !a.saidFell {
+		a.saidFell = true
+		a.log.Warn().Msg("the steps of a worker have gone down, as those of each epoch do: they are not taken for " +
+			"progress, and lost work is not known")
+	}
+}
+
 // warnWithoutSteps names a pattern that has found no step, once the workers have succeeded. On other nodes than the
 // first one it is usual that workers print none.
-func (a *Agent) warnWithoutSteps() {
-	if a.opts.StepPattern == nil || a.round.Rank != 0 || a.steps == nil || len(a.steps.look(time.Now()).Marks) > 0 {
+func (a *Agent) warnWithoutSteps(s rdzv.Steps) {
+	if a.opts.StepPattern == nil || a.round.Rank != 0 || len(s.Marks) > 0 {
 		return
 	}
 	a.log.Warn().Str("pattern", a.opts.StepPattern.String()).Msg("--step-pattern has found no step: it has to match a " +

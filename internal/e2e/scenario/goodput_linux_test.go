@@ -112,8 +112,8 @@ func goodputHistory(t *testing.T, rng *rand.Rand, i int, limit float64) {
 		t.Fatal(err)
 	}
 	got := *reports[0].Goodput
-	worst := compareGoodput(t, got, want, total, limit)
-	t.Logf("%s: %s; of %.1f worker-seconds at most %.2f %% wrong", shows, got.Details(), total, 100*worst)
+	part, worst := compareGoodput(t, got, want, total, limit)
+	t.Logf("%s: %s; of %.1f worker-seconds at most %.2f %% wrong (%s)", shows, got.Details(), total, 100*worst, part)
 }
 
 // launched returns how many seconds the launchers of a host lived, of which some were killed.
@@ -144,7 +144,7 @@ func launched(t *testing.T, file string, killed []time.Time) (sum float64) {
 }
 
 // compareGoodput checks each part that workers know. The limit is a share of everything.
-func compareGoodput(t *testing.T, got, want goodput.Goodput, total, limit float64) (worst float64) {
+func compareGoodput(t *testing.T, got, want goodput.Goodput, total, limit float64) (part string, worst float64) {
 	t.Helper()
 	if !got.Steps {
 		t.Errorf("steps are not known: %+v", got)
@@ -157,11 +157,14 @@ func compareGoodput(t *testing.T, got, want goodput.Goodput, total, limit float6
 	}
 	for name, parts := range parts {
 		diff := math.Abs(parts[0]-parts[1]) / total
-		if worst = max(worst, diff); diff > limit {
+		if diff > worst {
+			part, worst = name, diff
+		}
+		if diff > limit {
 			t.Errorf("%s is %.2f worker-seconds, of the workers %.2f: %.1f %% of all wrong", name, parts[0], parts[1], 100*diff)
 		}
 	}
-	return worst
+	return part, worst
 }
 
 // goodputRound is what the workers of one round have recorded.

@@ -3,6 +3,7 @@ package elastic
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
@@ -57,13 +58,18 @@ func (l *leader) failedRound(cause *rdzv.Failure) failedRound {
 		other := &report.failure
 		f.alike = f.alike || !other.Same(cause.Failure) && !other.OnlyStopped && other.Signature() == f.signature
 	}
+	fell := false // as a counter of each epoch does: then it says nothing of progress
 	for rank, m := range l.round.members {
 		f.world += l.record.Members[rank].Nproc
-		if r := l.endOf(&m); r != nil {
+		if r := l.endOf(&m); r != nil && r.Steps != nil {
+			fell = fell || r.Steps.Fell
 			if step := r.Steps.last(); step != nil && (f.step == nil || *step > *f.step) {
 				f.step = step
 			}
 		}
+	}
+	if fell {
+		f.step = nil
 	}
 	return f
 }
@@ -76,10 +82,12 @@ func (l *leader) endOf(m *roundMember) *Report {
 	return nil
 }
 
-// stopNode returns the host of a member with a worker that thinks that no restart helps; empty for none.
+// stopNode returns the host of a member with a worker that thinks that no restart helps; empty for none. The word of a
+// newcomer that has failed does not count: the job has worked without it.
 func (l *leader) stopNode() string {
+	newcomers := l.failedNewcomers(l.history.now)
 	for rank := range l.round.members {
-		if r := l.endOf(&l.round.members[rank]); r != nil && r.Stop {
+		if r := l.endOf(&l.round.members[rank]); r != nil && r.Stop && !slices.Contains(newcomers, rank) {
 			return l.hostOf(rank)
 		}
 	}

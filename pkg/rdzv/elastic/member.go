@@ -30,14 +30,16 @@ type member struct {
 	began       time.Duration // when it entered its last round
 	books       ledger        // as of then, as far as this agent knows: its own marks
 	workerCount int           // of that round, on all nodes; 0 before the first
-	stopOrdered bool          // the agent has been ordered to stop the round
-	silenceStop bool          // so ordered only because this agent does not hear from the leader
-	killAt      optionalTime  // when the workers must be dead
-	workersGone bool          // every worker of the round has ended
-	nodes       int           // number of nodes of the round
-	rank        int           // of this node in the round
-	lastProof   time.Duration // when the last answered keep-alive was sent
-	over        *ending       // nil while the agent takes part
+	// outsideSince is when it learned that the others are in a later round; it does not see what they do.
+	outsideSince optionalTime
+	stopOrdered  bool          // the agent has been ordered to stop the round
+	silenceStop  bool          // so ordered only because this agent does not hear from the leader
+	killAt       optionalTime  // when the workers must be dead
+	workersGone  bool          // every worker of the round has ended
+	nodes        int           // number of nodes of the round
+	rank         int           // of this node in the round
+	lastProof    time.Duration // when the last answered keep-alive was sent
+	over         *ending       // nil while the agent takes part
 
 	silentSince  optionalTime // since when the agent has known that the store does not answer
 	silenceNoted bool         // the notice about that has been ordered
@@ -322,6 +324,9 @@ func (m *member) evaluate(now time.Duration) {
 	case Wait:
 		if newer && (m.state == busy || m.state == finished) {
 			m.stop(now, a.Note, -1)
+		}
+		if a.Fence.Round > m.entered {
+			m.outsideSince.setOnce(now)
 		}
 		if m.state != ready {
 			return

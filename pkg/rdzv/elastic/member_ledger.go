@@ -42,12 +42,15 @@ func (m *member) beginBooks(now time.Duration, p *Place) {
 	if p.Used != nil {
 		m.books.Used = *p.Used
 	}
-	m.began, m.workerCount = now, p.Assignment.GlobalWorldSize
+	m.began, m.workerCount, m.outsideSince = now, p.Assignment.GlobalWorldSize, optionalTime{}
 	m.report.Steps, m.report.Started, m.report.Ran = nil, nil, nil
 }
 
 // roundTime returns what this agent knows of the time of its last round. It takes all nodes for one.
 func (m *member) roundTime(now time.Duration) roundTime {
+	if m.outsideSince.set {
+		now = min(now, m.outsideSince.at)
+	}
 	r := roundTime{elapsed: max(0, now-m.began), preempted: m.preemptedRound == m.entered+1}
 	all := memberTime{
 		workers: m.workerCount, present: r.elapsed, done: m.report.Phase == Done,
@@ -82,6 +85,6 @@ func (m *member) usedBefore(now time.Duration) *goodput.Goodput {
 	}
 	used := m.books.settle(r).Used.Rounded()
 	used.LostUnknown = used.Steps
-	m.books, m.workerCount = ledger{}, 0
+	m.books, m.workerCount, m.outsideSince = ledger{}, 0, optionalTime{}
 	return &used
 }

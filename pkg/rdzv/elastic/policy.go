@@ -35,18 +35,22 @@ type repeats struct {
 	Rank      int    `json:"rank,omitempty"`
 	Alike     bool   `json:"alike,omitempty"`
 	Same      int    `json:"same,omitempty"` // how many times in a row this failure has happened
-	Step      *int64 `json:"step,omitempty"` // of the last failure
-	World     int    `json:"world,omitempty"`
-	Idle      int    `json:"idle,omitempty"` // restarts in a row, up to the last failure, that brought no progress
+	// Step is the last one that is known, with World workers. Older says that the last failure had none.
+	Step  *int64 `json:"step,omitempty"`
+	World int    `json:"world,omitempty"`
+	Older bool   `json:"older,omitempty"`
+	Idle  int    `json:"idle,omitempty"` // restarts in a row, up to the last failure, that brought no progress
 }
 
-// after returns what repeats after another failure. Progress is known only if both failures have a step, and the same
-// number of workers, on which the numbers of steps may depend. A missing step is no proof of anything.
+// after returns what repeats after another failure. A later step than the last known one is progress. That there was
+// none is known only if both failures have a step, and the same number of workers, on which the numbers of steps may
+// depend. A missing step is no proof of anything.
 func (r repeats) after(f failedRound) repeats {
 	next := repeats{Signature: f.signature, Rank: f.rank, Alike: f.alike, Step: f.step, World: f.world}
-	compares := r.Step != nil && f.step != nil && r.World == f.world
-	progress := compares && *f.step > *r.Step
-	if compares && !progress {
+	progress := r.Step != nil && f.step != nil && *f.step > *r.Step
+	if f.step == nil {
+		next.Step, next.World, next.Older = r.Step, r.World, r.Step != nil
+	} else if r.Step != nil && !progress && !r.Older && r.World == f.world {
 		next.Idle = r.Idle + 1
 	}
 	if f.signature == "" {

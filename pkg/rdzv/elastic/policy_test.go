@@ -53,6 +53,13 @@ func TestPolicy(t *testing.T) {
 		{"beyond the failure before, not beyond the best", idle2, []failedRound{at(9), at(5), at(7), at(8)}, ""},
 		{"progress in between", idle2, []failedRound{at(3), at(3), at(4), at(4)}, ""},
 		{"another rank", same3, []failedRound{at(3), at(3), failedWith(3, rank1)}, ""},
+		{"progress, and in between a failure without a step", same3, []failedRound{
+			at(3), failedWith(0, unknown), at(9), failedWith(0, unknown), at(12),
+		}, ""},
+		{"progress in another world", same3, []failedRound{at(3), failedWith(9, smaller), at(12), failedWith(13, smaller)}, ""},
+		{"no progress, and in between a failure without a step", same3, []failedRound{
+			at(3), failedWith(0, unknown), at(3),
+		}, rdzv.RuleSameFailure},
 		{"another failure in between", same3, []failedRound{at(3), at(3), failedWith(3, other), at(3)}, ""},
 		{"another failure, no progress", idle2, []failedRound{at(3), failedWith(3, other), failedWith(3, rank1)}, rdzv.RuleNoProgress},
 		{

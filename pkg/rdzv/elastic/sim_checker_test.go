@@ -50,9 +50,10 @@ type simRun struct {
 	departed []departedMember // of the current run
 	used     []*simRound      // all of the current run
 	// preemption says that the run is preempted: until its result, or until it begins again.
-	preemption bool
-	earlier    bool // the leader knows of an earlier store
-	waited     bool // this store's first round had to wait until every worker of an earlier store had ended
+	preemption  bool
+	preemptedAt time.Duration // when that was recorded
+	earlier     bool          // the leader knows of an earlier store
+	waited      bool          // this store's first round had to wait until every worker of an earlier store had ended
 }
 
 // simCounts counts the messages of one session.
@@ -159,7 +160,9 @@ func (c *checker) committing(s *simStore, by coord.Revision, ops []simOp) {
 func (c *checker) committed(s *simStore, ses *simSession, by coord.Revision, ops []simOp) {
 	for _, op := range ops {
 		if op.key == keyPreempted {
-			c.preemption = !op.del
+			if c.preemption = !op.del; c.preemption {
+				c.preemptedAt = c.w.now
+			}
 		}
 		if op.del && op.key == keyResult {
 			c.rerunBegun()

@@ -192,18 +192,6 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"the time of stopping counts as running", 0, planted{
-			decide: func(l *leader, now time.Duration) {
-				for r := range l.round.members {
-					if end := l.round.members[r].end; end != nil && l.state == forming && end.Ran != nil {
-						end.Ran = nil
-					}
-				}
-				if l.state == forming && l.hasRound {
-					l.round.haltedAt = optionalTime{now, true}
-				}
-			},
-		}},
 		{"a new leader forgets who has departed", 171, planted{
 			takeOver: func(s *savedState) { s.departed = nil },
 		}},

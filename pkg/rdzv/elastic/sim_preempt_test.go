@@ -96,11 +96,14 @@ func (c *checker) preempted(o rdzv.Outcome) {
 
 // checkOrdered checks, in runs without faults, that every worker that was running had the order to save.
 func (c *checker) checkOrdered(rd *simRound) {
-	if c.w.cfg.gap > 0 || c.terms > 1 || rd.caused || rd.grown { // workers that were stopped before may be gone
+	if c.w.cfg.gap > 0 || c.terms > 1 || rd.caused {
 		return
 	}
 	for rank, g := range rd.groups {
-		if g != nil && !g.preempted && !rd.exited[rank] {
+		if g == nil || g.phase == gone && g.goneAt < c.preemptedAt {
+			continue
+		}
+		if !g.preempted && !rd.exited[rank] {
 			c.fail("preemption", "the workers of %s were not to save in round %d", g.node.name, g.round)
 		}
 	}

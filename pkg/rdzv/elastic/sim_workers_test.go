@@ -57,6 +57,7 @@ type workerGroup struct {
 	byGuard         bool // the guard has killed it
 	preempted       bool // its workers were to save
 	finished        bool // and had done all their work
+	goneAt          time.Duration
 	over            <-chan struct{}
 }
 
@@ -262,7 +263,7 @@ func (g *workerGroup) finish(ok bool) {
 		return
 	}
 	was := g.phase
-	g.phase = gone
+	g.phase, g.goneAt = gone, g.w.now
 	n := g.node
 	n.liveGroups = slices.DeleteFunc(n.liveGroups, func(x *workerGroup) bool { return x == g })
 	if was == alive && !ok {

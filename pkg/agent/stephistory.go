@@ -243,7 +243,8 @@ func (h *stepHistory) awaitFinders(ctx context.Context, waiting *sync.WaitGroup)
 }
 
 // heartbeats returns the heartbeat files of the workers, and a channel that receives when to begin to watch them; nil
-// for never. What earlier rounds have lost depends on the first step, so they are watched at once in later ones.
+// for never. What earlier rounds have lost depends on the first step, so they are watched at once if there are steps,
+// and early if there may be.
 func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Time) {
 	for _, s := range h.sources {
 		if s.heartbeat != "" {
@@ -254,8 +255,11 @@ func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Ti
 		return nil, nil
 	}
 	delay := watchDelay
-	if a.round.Used != nil {
-		delay = 0
+	if used := a.round.Used; used != nil {
+		delay = watchDelay / 10
+		if used.Steps {
+			delay = 0
+		}
 	}
 	return files, time.After(delay)
 }

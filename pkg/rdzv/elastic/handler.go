@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -230,7 +231,7 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	p := a.Place
 	r := &rdzv.Round{
 		Number: a.Fence.Round, Rank: p.Rank, WorldSize: p.Nodes, Assignment: p.Assignment, Restarts: p.Restarts,
-		LostNodes: p.Lost, SameFailures: p.Same, Used: p.Used,
+		LostNodes: p.Lost, SameFailures: p.Same, Used: (*goodput.Goodput)(p.Used),
 		MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
 	}
 	if len(p.Store.Addrs) == 0 {

@@ -23,6 +23,19 @@ type ledger struct {
 	Committed time.Time `json:"committed"`
 }
 
+// shortUsed is a goodput.Goodput with short names. A restart sends one to each node.
+type shortUsed struct {
+	Startup     float64 `json:"u,omitempty"`
+	Running     float64 `json:"r,omitempty"`
+	Lost        float64 `json:"l,omitempty"`
+	Detection   float64 `json:"d,omitempty"`
+	Standstill  float64 `json:"s,omitempty"`
+	Preemption  float64 `json:"p,omitempty"`
+	Idle        float64 `json:"i,omitempty"`
+	Steps       bool    `json:"k,omitempty"`
+	LostUnknown bool    `json:"x,omitempty"`
+}
+
 // keptMark says how many worker-seconds had been running, without what was lost, when a step was done.
 type keptMark struct {
 	Step int64   `json:"s"`

@@ -40,7 +40,7 @@ func (m *member) beginBooks(now time.Duration, p *Place) {
 	}
 	m.books.Used, m.books.Unstepped = goodput.Goodput{}, 0
 	if p.Used != nil {
-		m.books.Used = *p.Used
+		m.books.Used = goodput.Goodput(*p.Used)
 	}
 	m.began, m.workerCount, m.outsideSince = now, p.Assignment.GlobalWorldSize, optionalTime{}
 	m.report.Steps, m.report.Started, m.report.Ran = nil, nil, nil

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -121,11 +120,11 @@ func leadingDigits(s string) int {
 }
 
 // usedBefore returns how the time before a round was used; nil before the first one, for which nobody needs it.
-func usedBefore(r *Record) *goodput.Goodput {
+func usedBefore(r *Record) *shortUsed {
 	if r.Ledger == nil || r.Ledger.Used.Total() == r.Ledger.Used.Idle {
 		return nil
 	}
-	used := r.Ledger.Used.Rounded()
+	used := shortUsed(r.Ledger.Used.Rounded())
 	return &used
 }
 

@@ -330,7 +330,7 @@ type Place struct {
 	Lost int `json:"lost,omitempty"`
 	Same int `json:"same,omitempty"`
 	// Used is rdzv.Round's.
-	Used *goodput.Goodput `json:"used,omitempty"`
+	Used *shortUsed `json:"used,omitempty"`
 	// StoreEndsWithRun says that an agent hosts the store. It is lost for good when that agent ends.
 	StoreEndsWithRun bool `json:"store_ends,omitempty"`
 	// JoinStore asks the agent to help to keep the coordination store: Report.StoreMember.

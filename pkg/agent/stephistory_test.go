@@ -48,6 +48,19 @@ func TestStepFinderRemembers(t *testing.T) {
 	}
 }
 
+// The streams of a worker are read one by one: which of their lines came first is not known.
+func TestStepsOfTwoStreams(t *testing.T) {
+	t.Parallel()
+	f := newStepFinder(regexp.MustCompile(`step (\d+)`))
+	now := time.Now()
+	stdout, stderr := f.stream(), f.stream()
+	stderr.Scan([]byte("ValueError: loss is nan at step 3\n"), now)
+	stdout.Scan([]byte("step 1\nstep 2\nstep 3\n"), now)
+	if got, _ := (stepSource{finder: f}).latest(now, now); got.fell || got.gap != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A history keeps the first and the last step of the workers that are furthest, and a bounded number between.
 func TestStepHistory(t *testing.T) {
 	t.Parallel()
@@ -59,8 +72,8 @@ func TestStepHistory(t *testing.T) {
 	}
 	for second := 1; second <= 500; second++ {
 		at := began.Add(time.Duration(second) * time.Second)
-		slow.record([]int64{int64(second)}, at)
-		fast.record([]int64{int64(2 * second)}, at)
+		slow.record(nil, []int64{int64(second)}, at)
+		fast.record(nil, []int64{int64(2 * second)}, at)
 		s := h.look(at)
 		if second == 1 { // both at once: one mark
 			continue
@@ -76,10 +89,11 @@ func TestStepHistory(t *testing.T) {
 			}
 		}
 	}
+	slow.record(new(int64(500)), []int64{501}, began.Add(501*time.Second))
 	if s := h.look(began.Add(501 * time.Second)); s.Gap != 1 || s.Fell {
 		t.Errorf("gap %d, fell %v", s.Gap, s.Fell)
 	}
-	slow.record([]int64{3}, began.Add(502*time.Second))
+	slow.record(new(int64(500)), []int64{3}, began.Add(502*time.Second))
 	if s := h.look(began.Add(502 * time.Second)); !s.Fell {
 		t.Error("a worker's steps went down, unnoticed")
 	}

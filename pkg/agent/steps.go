@@ -23,8 +23,8 @@ type stepFinder struct {
 
 	mu          sync.Mutex
 	first, step rdzv.StepMark // step is the last one; both count once found is closed
-	gap         int64         // the smallest difference of two steps in a row; 0 if not known
-	fell        bool          // a step was smaller than the one before
+	gap         int64         // the smallest difference of two steps in a row of one stream; 0 if not known
+	fell        bool          // a step was smaller than the one before in the same stream
 }
 
 func newStepFinder(pattern *regexp.Regexp) *stepFinder {
@@ -73,27 +73,33 @@ func (f *stepFinder) wanted() int {
 	return 2
 }
 
-// record records steps that were read together, the last one first.
-func (f *stepFinder) record(steps []int64, at time.Time) {
+// record records steps that were read together, the last one first, and returns the last one. before is the step before
+// them in the same stream; nil if there was none.
+func (f *stepFinder) record(before *int64, steps []int64, at time.Time) (last *int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, step := range slices.Backward(steps) {
 		if !f.hasFound() {
 			f.first = rdzv.StepMark{Step: step, At: at}
 			close(f.found)
-		} else if gap := step - f.step.Step; gap > 0 && (f.gap == 0 || gap < f.gap) {
-			f.gap = gap
-		} else if gap < 0 {
-			f.fell = true
 		}
-		f.step = rdzv.StepMark{Step: step, At: at}
+		if before != nil {
+			if gap := step - *before; gap > 0 && (f.gap == 0 || gap < f.gap) {
+				f.gap = gap
+			} else if gap < 0 {
+				f.fell = true
+			}
+		}
+		before, f.step = &step, rdzv.StepMark{Step: step, At: at}
 	}
+	return before
 }
 
 // stepStream splits a stream into lines. A carriage return ends one too, because progress bars write it.
 type stepStream struct {
 	finder  *stepFinder
 	pending []byte // the beginning of an unfinished line, at most maxStepLine
+	last    *int64 // the last step; nil before the first
 }
 
 // Scan implements workerlog.Scanner. It looks for steps from the end of p, and not for more than count.
@@ -123,7 +129,7 @@ func (s *stepStream) Scan(p []byte, at time.Time) {
 		lines = lines[:begin]
 	}
 	if len(steps) > 0 {
-		s.finder.record(steps, at)
+		s.last = s.finder.record(s.last, steps, at)
 	}
 	s.pending = s.pending[:0]
 	s.keep(rest)

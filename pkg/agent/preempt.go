@@ -29,9 +29,6 @@ const (
 	giveUpAfter = 5 * time.Second
 	// unhandledAfter is how long workers may take to handle the signal before the user learns that they do not.
 	unhandledAfter = 5 * time.Second
-	// signalSpread is how long before the launcher workers may get their own copy of a signal that all processes of a
-	// node got: an exit that is not older follows from it.
-	signalSpread = time.Second
 )
 
 // preemptRequest is the preemption that this node has asked for.
@@ -189,7 +186,7 @@ func (a *Agent) awaitRequest(ctx context.Context) {
 func (a *Agent) exitedUnasked() map[int]bool {
 	exited, asked := map[int]bool{}, a.requested.Load()
 	for _, x := range a.succeeded {
-		if asked == nil || x.At.Before(asked.at.Add(-signalSpread)) {
+		if asked == nil || x.At.Before(asked.at.Add(-rdzv.SignalSpread)) {
 			exited[x.LocalRank] = true
 		}
 	}

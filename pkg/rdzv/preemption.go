@@ -18,3 +18,7 @@ type Preemption struct {
 	// Left is how long it takes until the node that has received the signal is taken away; 0 if that is not known.
 	Left time.Duration `json:"left,omitempty"`
 }
+
+// SignalSpread is how long before the launcher workers may get their own copy of a signal that all processes of a node
+// got: an exit or a failure that is not older follows from the signal.
+const SignalSpread = time.Second

@@ -35,16 +35,12 @@ func (p *preemption) order() *rdzv.Preemption {
 	return &p.Preemption
 }
 
-// signalSpread is how long before the launcher workers may get their own copy of a signal that all processes of a node
-// got: a failure that is not older follows from the signal.
-const signalSpread = time.Second
-
 // requestPreemption records that the run is to be ended, as an agent has asked that long ago. The first request stands.
 func (l *leader) requestPreemption(p rdzv.Preemption, age time.Duration) {
 	if l.outcome != nil {
 		return
 	}
-	l.round.chargeNothingSince(l.history.now - age - signalSpread)
+	l.round.chargeNothingSince(l.history.now - age - rdzv.SignalSpread)
 	if l.preemption == nil {
 		p.Grace = l.job.PreemptGrace
 		l.preemption = &preemption{Preemption: p}

@@ -49,7 +49,7 @@ const maxKept = 128
 type roundTime struct {
 	members   []memberTime
 	elapsed   time.Duration
-	halted    optionalTime // when the members were told to stop, as far as the leader knows
+	halted    optionalTime // when the members had to stop, as far as the leader knows
 	preempted bool         // by a preemption
 }
 

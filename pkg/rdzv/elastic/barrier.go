@@ -27,9 +27,9 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 	h.call(func(now time.Duration) {
 		switch {
 		case h.m.succeed(now):
-			h.withdrawStop()
-		case h.m.stopOrdered: // the agent may have received it, and waited for exits
-			h.repeatStop()
+			h.stops.withdraw()
+		case h.m.mustStop(): // the agent may have received it, and waited for exits
+			h.stops.repeat()
 		}
 	})
 	hosts := h.hosts() // before the end of the rendezvous closes the worker store
@@ -75,7 +75,7 @@ func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *
 	defer over.Stop()
 	for {
 		select {
-		case s := <-h.stops:
+		case s := <-h.stops.c:
 			if s.Round == h.current && !h.ended() {
 				return &s, true
 			}

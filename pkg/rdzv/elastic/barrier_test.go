@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"runtime"
 	"testing"
@@ -55,7 +56,7 @@ func TestSucceedIsInterrupted(t *testing.T) {
 		ended <- verdict{stop, err}
 	}()
 	for asked := make(chan bool, 1); ; {
-		guest.call(func(time.Duration) { asked <- guest.m.report.Departing })
+		guest.call(func(time.Duration) { asked <- guest.m.isDeparting() })
 		if await(t, "the member", asked) {
 			break
 		}
@@ -141,7 +142,8 @@ func awaitDone(t *testing.T, host *Handler, n int) {
 		}
 		done := 0
 		for _, e := range agents {
-			if decoded[Report](e.Value).Phase == Done {
+			var r Report
+			if json.Unmarshal(e.Value, &r) == nil && r.Phase == Done {
 				done++
 			}
 		}

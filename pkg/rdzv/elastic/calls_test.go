@@ -123,7 +123,7 @@ func TestEarlyCalls(t *testing.T) {
 	done := enter(t, h, nil)
 	for r := (Report{}); r.Phase != Ready; {
 		reported := make(chan Report, 1) // the call may come after the wait below, and must not block the agent
-		go h.call(func(time.Duration) { reported <- h.m.report })
+		go h.call(func(time.Duration) { reported <- h.m.currentReport() })
 		select {
 		case r = <-reported:
 		case <-time.After(time.Millisecond): // the session is not open yet

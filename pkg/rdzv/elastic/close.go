@@ -18,46 +18,17 @@ import (
 // create-revision of the key of the run's parameters. Agents that begin the run again, with the same id, write these
 // under another key: so a request cannot close any other run than the one that its sender has seen.
 
-// closeRequest is the value of keyClose.
-type closeRequest struct {
-	Job coord.Revision `json:"job"` // the create-revision of the run's key state/job/N
-	By  string         `json:"by"`  // who asks, for people
-}
-
-// closeRequestTTL is how long a request waits for a leader. It outlives a change of leaders.
-const closeRequestTTL = time.Minute
-
-// requestClose records that the run is to be closed. The first request stands.
-func (l *leader) requestClose(by string) {
-	if l.outcome == nil && l.closedBy == "" {
-		l.closedBy = by
-	}
-}
-
-// closeIfRequested ends the run if that was requested. A run whose workers have all exited with 0 has succeeded.
-func (l *leader) closeIfRequested(now time.Duration) {
-	if l.closedBy == "" || l.state == ended || l.state == running && l.round.done == len(l.round.members) {
-		return
-	}
-	l.endRun(now, rdzv.Outcome{
-		Ending: rdzv.EndClosed, Restarts: l.restarts, Text: "closed by " + l.closedBy, ClosedBy: l.closedBy,
-	})
-}
-
 // observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the
 // run's parameters, so the request cannot be overtaken.
 func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batch) error {
-	if b.Resync || l.closers == nil {
-		l.closers = map[string]bool{}
+	if b.Resync {
+		l.forgetClosers()
 	}
 	for _, e := range b.Events {
 		var r closeRequest
 		switch {
-		case strings.HasPrefix(e.Key, d.prefix+prefixClose) && e.Deleted:
-			delete(l.closers, e.Key)
-			continue
 		case strings.HasPrefix(e.Key, d.prefix+prefixClose):
-			l.closers[e.Key] = true
+			l.observeCloser(e.Key, !e.Deleted)
 			continue
 		case e.Key != d.prefix+keyClose || e.Deleted:
 			continue
@@ -66,12 +37,13 @@ func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batc
 			d.log.Warn().Err(err).Msg("a request to close the run is malformed")
 			continue
 		}
-		job, err := listKeys(ctx, d.store, d.prefix+jobKey(l.begun))
+		key := d.prefix + l.jobKey()
+		job, err := listKeys(ctx, d.store, key)
 		if err != nil {
 			return err
 		}
 		for _, j := range job {
-			if j.Key == d.prefix+jobKey(l.begun) && j.Create == r.Job {
+			if j.Key == key && j.Create == r.Job {
 				l.requestClose(r.By)
 			}
 		}

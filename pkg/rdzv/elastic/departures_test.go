@@ -276,19 +276,3 @@ func TestRerunAfterDeparture(t *testing.T) {
 		}},
 	})
 }
-
-// An observer sees that a node has left with success, not that it was lost.
-func TestObserverSeesDepartures(t *testing.T) {
-	encode := func(v any) []byte { return must(encodeValue(v)) }
-	record := Record{Round: 3, Members: []RecordMember{{ID: "a", Nproc: 2}, {ID: "b", Nproc: 2}}}
-	d := departedMember{Round: 3, Rank: 1, Node: Node{Host: "node1"}}
-	o := &observer{keys: map[string][]byte{
-		roundKey(3): encode(record), d.key(): encode(d), prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
-		prefixStatus + "a": []byte("{}"),
-	}}
-	s := o.snapshot()
-	want := AgentStatus{Rank: 1, Host: "node1", Nproc: 2, Departed: true, Note: "had finished and left"}
-	if diff := cmp.Diff(want, s.Agents[1]); diff != "" || !s.Complete() {
-		t.Errorf("complete: %v\n%s", s.Complete(), diff)
-	}
-}

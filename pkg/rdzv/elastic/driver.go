@@ -113,7 +113,7 @@ func (d *driver) loop(
 ) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	renewAt := d.m.lastProof + d.interval
+	renewAt := d.m.provenAt() + d.interval
 	var shown Answer
 	for {
 		now := d.now()
@@ -124,13 +124,12 @@ func (d *driver) loop(
 			return errStoreSilent
 		}
 		probeAt := d.probe(now)
-		if d.m.dirty {
-			d.m.dirty = false
+		if report, changed := d.m.takeReport(); changed {
 			select { // a report that was not written yet is out of date
 			case <-reports:
 			default:
 			}
-			reports <- d.m.report
+			reports <- report
 		}
 		if d.interval > 0 && now >= renewAt {
 			select {
@@ -253,22 +252,7 @@ func (d *driver) writeReports(ctx context.Context, reports <-chan Report) error 
 
 // putReport writes a report once.
 func (d *driver) putReport(ctx context.Context, r Report) error {
-	if r.Failure != nil { // the report may have waited for the store
-		f := *r.Failure
-		f.Age, r.Failure = d.now()-r.failedAt, &f
-	}
-	if r.Quiet != nil {
-		q := *r.Quiet
-		q.For, r.Quiet = d.now()-r.quietSince, &q
-	}
-	if r.Preempt != nil {
-		p := *r.Preempt
-		r.Preempt, r.PreemptAge = &p, d.now()-r.preemptAt
-		if p.Left > 0 {
-			p.Left = max(1, p.Left-r.PreemptAge)
-		}
-	}
-	value, err := json.Marshal(r)
+	value, err := json.Marshal(r.asOf(d.now())) // it may have waited for the store
 	if err != nil {
 		return err
 	}

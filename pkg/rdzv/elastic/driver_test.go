@@ -26,11 +26,10 @@ func TestReportHasTheAgeOfItsFailure(t *testing.T) {
 			store: store, prefix: prefixOf("run"), timeout: probeTimeout,
 			clock: func() time.Duration { return time.Since(began) },
 		}
-		m := newMember(memberOptions{}, d.now())
-		m.state = busy
+		m := memberAtWork(d.now())
 		m.fail(d.now(), rdzv.Failure{Age: time.Second})
 		<-time.After(4 * time.Second)
-		if err := d.putReport(t.Context(), m.report); err != nil {
+		if err := d.putReport(t.Context(), m.currentReport()); err != nil {
 			t.Fatal(err)
 		}
 		var got Report
@@ -39,7 +38,7 @@ func TestReportHasTheAgeOfItsFailure(t *testing.T) {
 			got.Failure.Age != 5*time.Second {
 			t.Errorf("the failure is %v old, %v", got.Failure.Age, err)
 		}
-		if m.report.Failure.Age != time.Second {
+		if m.currentReport().Failure.Age != time.Second {
 			t.Error("writing a report changed it")
 		}
 	})
@@ -119,8 +118,9 @@ func TestLastAnswerBeforeLoss(t *testing.T) {
 	for range 20 { // the loss is noticed before the answer or after it
 		s := &endedStore{last: end, lost: make(chan struct{})}
 		close(s.lost)
-		m, executed := newMember(memberOptions{}, 0), 0
-		m.state = finished
+		m, executed := memberAtWork(0), 0
+		m.succeed(0)
+		m.takeReport()
 		d := &driver{
 			store: s, prefix: prefixOf("run"), timeout: time.Minute, m: m,
 			clock: func() time.Duration { return 0 }, execute: func([]order) { executed++ },
@@ -129,8 +129,17 @@ func TestLastAnswerBeforeLoss(t *testing.T) {
 		if err := d.run(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		if m.over == nil || m.over.outcome == nil {
+		if m.outcome() == nil {
 			t.Fatal("the driver has dropped the job's result")
 		}
 	}
+}
+
+// memberAtWork returns the member of an agent whose workers run in a round of one node.
+func memberAtWork(now time.Duration) *member {
+	m := newMember(memberOptions{}, now)
+	m.enter(now, Node{}, Offer{}, rdzv.Member{})
+	m.handleAnswer(now, Answer{Kind: Run, Fence: Fence{Epoch: 1}, Place: &Place{Nodes: 1}})
+	m.takeOrders()
+	return m
 }

@@ -152,33 +152,3 @@ func TestOtherVersion(t *testing.T) {
 		})
 	}
 }
-
-// Of two groups at most one goes on at the other's cost, whichever of them decides.
-func TestPrecedes(t *testing.T) {
-	t.Parallel()
-	type led struct {
-		standing
-		addr string
-	}
-	var all []led
-	for _, hasRound := range []bool{false, true} {
-		for index := range 2 {
-			for _, addr := range []string{"a:1", "b:1"} {
-				all = append(all, led{standing{HasRound: hasRound, Index: index}, addr})
-			}
-		}
-	}
-	for _, one := range all {
-		for _, other := range all {
-			wins := one.precedes(one.addr, other.standing, other.addr)
-			loses := other.precedes(other.addr, one.standing, one.addr)
-			undecided := one == other || one.HasRound && other.HasRound
-			if wins && loses || !wins && !loses != undecided {
-				t.Errorf("%+v precedes %+v: %v, and the other way: %v", one, other, wins, loses)
-			}
-			if one.HasRound && !other.HasRound && !wins {
-				t.Errorf("%+v, which has a round, yields to %+v", one, other)
-			}
-		}
-	}
-}

@@ -8,10 +8,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// lookReplyTimeout is how long an agent waits for the others when it looks at the job's workers. They watch them for
-// about a second, and read their stacks within 2 s.
-const lookReplyTimeout = 10 * time.Second
-
 // maxAllThreads is the largest number of nodes from which an agent that looks at the job's workers wants the stacks of
 // all threads. From more it wants those of the main threads, which are a few KB a node.
 const maxAllThreads = 256
@@ -27,7 +23,8 @@ func (h *Handler) sendLook(look HangLook) {
 	case <-h.looks:
 	default:
 	}
-	h.looks <- lookOrder{look, h.m.nodes}
+	_, _, nodes := h.m.lastPlace()
+	h.looks <- lookOrder{look, nodes}
 }
 
 // lookOrder is an order to look at the workers of a round of so many nodes.

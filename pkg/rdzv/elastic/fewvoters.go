@@ -21,9 +21,6 @@ import (
 // as one that can keep the store for a keep-alive time, so it is at least that long.
 const fewVotersAfter = 10 * time.Second
 
-// minVoters is the least number of voters that survive the loss of one.
-const minVoters = 3
-
 // shortage is why the store has too few voters, or does not survive the loss of one of them.
 type shortage int
 

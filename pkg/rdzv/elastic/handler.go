@@ -25,7 +25,6 @@ type Handler struct {
 	opts         Options
 	log          zerolog.Logger
 	calls        chan func(now time.Duration)
-	stops        chan rdzv.Stop // holds the last Stop until the agent receives it
 	runOrders    chan runOrder  // holds the last order to start a round
 	tasks        sync.WaitGroup // what joinStore has started
 	joiningStore atomic.Bool    // joinStore is under way
@@ -52,9 +51,7 @@ type Handler struct {
 	storeStays bool
 
 	// Owned by the driving goroutine.
-	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
-	lastStop   rdzv.Stop     // that was sent
-	probeState probeState
+	stops stopMailbox // others may receive from it
 
 	waiting waitingNodes
 
@@ -73,10 +70,16 @@ type Handler struct {
 	storeEnds  bool      // Place.StoreEndsWithRun of the current round
 }
 
+// runOrder asks the agent to run a round. over is closed when the agent must not start further workers of the round.
+type runOrder struct {
+	answer Answer
+	over   chan struct{}
+}
+
 // New returns a handler. It opens nothing before the first NextRendezvous.
 func New(o Options) *Handler {
 	return &Handler{
-		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
+		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: newStopMailbox(),
 		runOrders: make(chan runOrder, 1), joins: make(chan struct{}, 1), reenter: make(chan struct{}, 1),
 		looks:         make(chan lookOrder, 1),
 		stackRequests: make(chan func(context.Context, *driver)),
@@ -91,7 +94,7 @@ func (h *Handler) Backend() string { return h.opts.Backend }
 func (h *Handler) RunID() string { return h.opts.RunID }
 
 // Stops implements rdzv.Handler.
-func (h *Handler) Stops() <-chan rdzv.Stop { return h.stops }
+func (h *Handler) Stops() <-chan rdzv.Stop { return h.stops.c }
 
 // NextRendezvous implements rdzv.Handler.
 func (h *Handler) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {
@@ -189,7 +192,7 @@ func (h *Handler) awaitOrder(ctx context.Context) (o runOrder, again bool, err e
 func (h *Handler) discardOrders() {
 	for {
 		select {
-		case <-h.stops:
+		case <-h.stops.c:
 		case <-h.reenter:
 		case <-h.runOrders:
 		default:
@@ -285,7 +288,7 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 			warnings++
 		}
 		select {
-		case s := <-h.stops:
+		case s := <-h.stops.c:
 			if s.Round == round {
 				return "", errRoundOver
 			}

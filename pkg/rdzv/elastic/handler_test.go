@@ -1,15 +1,20 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
 )
 
 // Three agents form a round, restart after a failure, and succeed.
@@ -152,4 +157,100 @@ func TestRefused(t *testing.T) {
 		default:
 		}
 	})
+}
+
+// Advice against the loss of the store is not for an agent that another one has replaced.
+func TestAdviceIsForLostStores(t *testing.T) {
+	h, m := New(Options{Advice: "use another store", StoreAdvice: "start it again"}), newMember(memberOptions{}, 0)
+	m.handleAnswer(0, Answer{Kind: Replace, Note: "another agent has come"})
+	for _, tt := range []struct {
+		over       *ending
+		storeStays bool
+		want       string
+	}{
+		{m.isOver(), false, ""},
+		{&ending{err: rdzv.ErrConnection}, false, " (use another store)"},
+		{&ending{err: rdzv.ErrConnection}, true, " (start it again)"},
+	} {
+		h.over, h.storeStays = tt.over, tt.storeStays
+		if got, want := h.ending().Error(), tt.over.err.Error()+tt.want; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestNoticesAreLogged checks that the agent logs notices as warnings, and passes on what it waits for.
+func TestNoticesAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		j := job(2, 3)
+		j.JoinTimeout = time.Minute
+		waits := []string{}
+		h := New(Options{
+			Waiting: func(why string) { waits = append(waits, why) },
+			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1},
+			Access:    &C10d{RunID: "run", SingleNode: true},
+			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
+			KeepAlive: time.Second, Timeout: time.Second, WaitAdvice: "advice",
+			Logger: zerolog.New(&log).Level(zerolog.WarnLevel),
+		})
+		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})
+		if end, ok := errors.AsType[*rdzv.EndedError](err); !ok || end.Outcome.Ending != rdzv.EndTimeout {
+			t.Errorf("got %v", err)
+		}
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want, wantWaits := "", []string{"the job's store has not been reached yet; this node gives up in 1m", ""}
+		for _, left := range []string{"55s", "45s", "25s"} {
+			wantWaits = append(wantWaits, "1 of at least 2 nodes have joined; the job gives up in "+left)
+			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; ` +
+				`the job gives up in ` + left + `; advice"}` + "\n"
+		}
+		if diff := cmp.Diff(want, log.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(wantWaits, waits); diff != "" {
+			t.Errorf("waits (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestFindWorkerStore checks that an agent that does not reach the worker store reports it, and returns once the round
+// is over or the time is up.
+func TestFindWorkerStore(t *testing.T) {
+	h := New(Options{Job: job(2, 3)})
+	h.started = true
+	h.m = memberAtWork(0)
+	h.m.takeReport()
+	var driving sync.WaitGroup
+	driving.Go(func() {
+		for {
+			select {
+			case call := <-h.calls:
+				call(0)
+			case <-h.driveDone:
+				return
+			}
+		}
+	})
+	go func() {
+		h.stops.c <- rdzv.Stop{Round: 2} // of an earlier round
+		h.stops.c <- rdzv.Stop{Round: 3}
+	}()
+	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
+	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
+		t.Errorf("reached %q, %v", addr, err)
+	}
+	close(h.driveDone)
+	driving.Wait()
+	report, changed := h.m.takeReport()
+	if u := report.Unreached; u == nil || !strings.Contains(u.Why, "nobody listens there") || !changed {
+		t.Errorf("the report has %+v", u)
+	}
+	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
+	addr, err := h.findWorkerStore(t.Context(), 3, nowhere)
+	if !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "nobody listens there") {
+		t.Errorf("reached %q, %v", addr, err)
+	}
 }

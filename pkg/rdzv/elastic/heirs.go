@@ -86,14 +86,6 @@ func (m *storeMember) setUnprepared(cause *error, err error) {
 	}
 }
 
-// handOverTime is how long HandOver tries, handOverAttempt bounds an attempt, and handOverPause is the pause after all
-// heirs were asked in vain.
-const (
-	handOverTime    = 2 * time.Second
-	handOverAttempt = time.Second
-	handOverPause   = 50 * time.Millisecond
-)
-
 // HandOver asks the heirs, one after the other, until one has taken over, or may have. stored is what the dead process
 // has stored last, and dial returns how to connect to an address. An heir may still be reading what the process has
 // sent it, so HandOver tries again until ctx ends, and for two seconds at most.

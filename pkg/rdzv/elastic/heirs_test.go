@@ -94,26 +94,6 @@ func TestEndpointIsFreeLater(t *testing.T) {
 	}
 }
 
-// A member takes over the group in which its agent has a session, and no other one.
-func TestMayTakeOver(t *testing.T) {
-	t.Parallel()
-	a := newMemberAccess(t, freeTCPPort(t))
-	openTogether(t, a)
-	m := a.storeMember()
-	instance := a.sessionIn()
-	if !m.mayTakeOver(instance) || m.mayTakeOver("other") || instance == "" {
-		t.Errorf("in group %q: may take over %v, another one %v", instance, m.mayTakeOver(instance), m.mayTakeOver("other"))
-	}
-	m.update(func() { m.ttl = 0 })
-	if m.mayTakeOver(instance) {
-		t.Error("a member whose agent was answered too long ago may take over")
-	}
-	m.update(func() { m.ttl, m.closing = a.TTL, true })
-	if m.mayTakeOver(instance) {
-		t.Error("a member that ends may take over")
-	}
-}
-
 // An agent that could not prepare a takeover names no heirs, to its guard or to others, and says so once.
 func TestUnprepared(t *testing.T) {
 	t.Parallel()
@@ -138,5 +118,25 @@ func TestUnprepared(t *testing.T) {
 	}
 	if got := strings.Count(log.String(), "cannot take over"); got != 2 {
 		t.Errorf("the log has %d lines, want one for each cause:\n%s", got, log.String())
+	}
+}
+
+// A member takes over the group in which its agent has a session, and no other one.
+func TestMayTakeOver(t *testing.T) {
+	t.Parallel()
+	a := newMemberAccess(t, freeTCPPort(t))
+	openTogether(t, a)
+	m := a.storeMember()
+	instance := a.sessionIn()
+	if !m.mayTakeOver(instance) || m.mayTakeOver("other") || instance == "" {
+		t.Errorf("in group %q: may take over %v, another one %v", instance, m.mayTakeOver(instance), m.mayTakeOver("other"))
+	}
+	m.update(func() { m.ttl = 0 })
+	if m.mayTakeOver(instance) {
+		t.Error("a member whose agent was answered too long ago may take over")
+	}
+	m.update(func() { m.ttl, m.closing = a.TTL, true })
+	if m.mayTakeOver(instance) {
+		t.Error("a member that ends may take over")
 	}
 }

@@ -175,19 +175,11 @@ func (h *host) watchFront() {
 func (h *host) leaderChanged(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.departed, h.stillRunning = l.round.departed > 0, l.stillRunning()
-	if h.over = l.outcome != nil; l.acknowledged() && !h.isAcknowledged {
+	h.departed, h.stillRunning = l.hasDeparted(), l.stillRunning()
+	if h.over = l.isOver(); l.acknowledged() && !h.isAcknowledged {
 		h.isAcknowledged = true
 		close(h.acknowledged)
 	}
-}
-
-// stillRunning names the nodes of the round whose workers run, once another node has finished.
-func (l *leader) stillRunning() string {
-	if l.state == running && l.round.done > 0 {
-		return l.unstoppedNodes()
-	}
-	return ""
 }
 
 // localSession returns a session that lives as long as this process.

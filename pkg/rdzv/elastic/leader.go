@@ -311,6 +311,12 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	}
 }
 
+// endTooLarge ends the run because the store cannot hold what the leader has to write.
+func (l *leader) endTooLarge(now time.Duration, err error) {
+	text := "the job has too many nodes for its store: " + err.Error()
+	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Text: text})
+}
+
 // endTimeout ends the run because the next round cannot be formed.
 func (l *leader) endTimeout(now time.Duration, format string, args ...any) {
 	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndTimeout, Restarts: l.restarts, Text: fmt.Sprintf(format, args...)})
@@ -339,6 +345,24 @@ func outcomeTTL(j *Job) time.Duration {
 
 // fence returns the fence of the current decision.
 func (l *leader) fence() Fence { return Fence{Epoch: l.epoch, Round: l.record.Round} }
+
+// isOver reports whether the run has ended.
+func (l *leader) isOver() bool { return l.outcome != nil }
+
+// HasRound reports whether a round was decided.
+func (l *leader) HasRound() bool { return l.hasRound }
+
+// roundNodes returns the number of nodes of the recorded round; 0 before the first.
+func (l *leader) roundNodes() int { return len(l.record.Members) }
+
+// hasDeparted reports whether a node has left the exit barrier of the round that runs.
+func (l *leader) hasDeparted() bool { return l.round.departed > 0 }
+
+// rerunBegun reports whether the result is deleted, because agents begin the run again. The term must end.
+func (l *leader) rerunBegun() bool { return l.history.rerunBegun }
+
+// sessions returns the sessions of all agents that the leader knows.
+func (l *leader) sessions() []coord.SessionID { return l.participants.sessionIDs() }
 
 // acknowledged reports whether the run has ended, all its agents have left, and those who have closed it know.
 func (l *leader) acknowledged() bool {

@@ -185,20 +185,19 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 		if d.onDecision != nil { // before the writes, so that a host knows of the job's end when its own agent does
 			d.onDecision(l)
 		}
-		if d.group != nil && !d.group.mayDecide(l.hasRound) {
+		if d.group != nil && !d.group.mayDecide(l.HasRound()) {
 			return stop(errYields)
 		}
 		writes = d.writeStoreAddrs(writes, &published)
 		switch err := d.commit(ctx, epoch, writes); {
-		case errors.Is(err, coord.ErrTooLarge) && l.outcome == nil:
-			d.log.Error().Err(err).Int("nodes", len(l.record.Members)).
+		case errors.Is(err, coord.ErrTooLarge) && !l.isOver():
+			d.log.Error().Err(err).Int("nodes", l.roundNodes()).
 				Msg("the job has too many nodes for its store, and is ended")
-			text := "the job has too many nodes for its store: " + err.Error()
-			l.endRun(clock.now(), rdzv.Outcome{Ending: rdzv.EndClosed, Text: text})
+			l.endTooLarge(clock.now(), err)
 			continue
 		case err != nil:
 			return stop(err)
-		case l.history.rerunBegun:
+		case l.rerunBegun():
 			return stop(nil) // the next term finds nothing of the finished run
 		}
 		l.writesDone(clock.now())
@@ -267,7 +266,7 @@ func (d *leaderDriver) observeBatch(l *leader, now time.Duration, b coord.Batch)
 	if !b.Resync {
 		return
 	}
-	for _, id := range l.participants.sessionIDs() {
+	for _, id := range l.sessions() {
 		if !present[id] {
 			l.observe(now, id, 0, nil)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -54,17 +58,17 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			var leading sync.WaitGroup
 			defer leading.Wait()
 			defer cancel()
-			epochs := make(chan coord.Revision, 1000)
+			leaders := make(chan *leader, 1000)
 			leading.Go(func() {
 				d := newLeaderDriver(store, "run", zerolog.Nop())
-				d.onDecision = func(l *leader) { epochs <- l.epoch }
+				d.onDecision = func(l *leader) { leaders <- l }
 				_ = d.Run(ctx)
 			})
-			first := await(t, "the first term", epochs)
+			first := await(t, "the first term", leaders)
 			store.down.Store(true)
 			soon := job(1, 2)
 			soon.LastCall = 0
-			agent := &driver{store: open(), prefix: prefixOf("run"), timeout: probeTimeout}
+			agent := &driver{store: open(), prefix: prefixOf("run"), timeout: probeTimeout, clock: boottime.Now}
 			if err := agent.putReport(ctx, Report{Phase: Ready, Job: soon, Node: Node{Identity: "a", Nproc: 1}}); err != nil {
 				t.Fatal(err)
 			}
@@ -72,8 +76,8 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 				await(t, "a failed commit", store.failed)
 			}
 			store.down.Store(false)
-			for epoch := first; epoch <= first; {
-				epoch = await(t, "another term", epochs)
+			for l := first; l == first; {
+				l = await(t, "another term", leaders)
 			}
 			err := agent.store.Watch(ctx, prefixOf("run")+prefixAnswer, func(b coord.Batch) error {
 				if len(b.Events) > 0 {
@@ -125,4 +129,78 @@ func TestHostStaysToTheEnd(t *testing.T) {
 		})
 	}
 	ends.Wait()
+}
+
+// TestLargeJobFits checks that the leader can commit the rounds of large jobs, and that the next leader can read them.
+func TestLargeJobFits(t *testing.T) {
+	type job struct{ nodes, losses int }
+	jobs := []job{{3, 1}, {12000, 2}, {20000, 0}}
+	if testenv.Whole(t) {
+		jobs = append(jobs, job{9000, 1}, job{12000, 0}, job{12000, 1})
+	}
+	for _, c := range jobs {
+		t.Run(fmt.Sprintf("%d nodes, each lost %d times", c.nodes, c.losses), func(t *testing.T) {
+			server := coord.NewServer(coord.ServerOptions{SessionTTL: time.Second})
+			defer server.Close()
+			store, err := server.Local()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := newLeaderDriver(store, "run", zerolog.Nop())
+			epoch, err := d.campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := largeRecord(c.nodes, c.losses)
+			err = d.commit(t.Context(), epoch, []write{
+				{key: jobKey(0), value: Job{Min: 1}},
+				{key: roundKey(want.Round), value: want, create: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			saved, err := d.readState(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(want, *saved.record) { // cmp.Diff takes seconds
+				t.Error("the record differs from the one committed")
+			}
+			view := seeOnce(t, store)
+			if view.Record == nil || len(view.Record.Members) != c.nodes {
+				t.Error("an observer does not see the round")
+			}
+		})
+	}
+}
+
+// seeOnce looks at a run.
+func seeOnce(t *testing.T, store coord.Store) (v Snapshot) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_ = Observe(ctx, store, "run", func(seen Snapshot) error {
+		v = seen
+		cancel()
+		return context.Canceled
+	})
+	return v
+}
+
+// largeRecord returns a round of n nodes that were lost that many times each, with as many random bytes as a real one.
+func largeRecord(n, losses int) Record {
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := Record{Round: 7, Members: make([]RecordMember, n)}
+	if losses > 0 {
+		r.Losses = map[string][]time.Duration{}
+	}
+	for i := range r.Members {
+		m := &r.Members[i]
+		m.ID, m.Identity = coord.SessionID(fmt.Sprintf("%032x", rng.Uint64())), fmt.Sprintf("machine:%016x/0", rng.Uint64())
+		m.Host, m.Role, m.Nproc = fmt.Sprintf("node%05d.cluster.example", i), "default", 8
+		for range losses {
+			r.Losses[m.Identity] = append(r.Losses[m.Identity], time.Duration(rng.Int64N(600_000))*time.Millisecond)
+		}
+	}
+	return r
 }

@@ -162,3 +162,7 @@ func (l *leader) endsJob() bool {
 	}
 	return false
 }
+
+// lookReplyTimeout is how long an agent waits for the others when it looks at the job's workers. They watch them for
+// about a second, and read their stacks within 2 s.
+const lookReplyTimeout = 10 * time.Second

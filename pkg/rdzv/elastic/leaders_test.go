@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -89,7 +90,7 @@ func (s *storeWithLeaders) join(runID string) *driver {
 		s.t.Errorf("%s: %v", runID, err)
 		return nil
 	}
-	return &driver{store: client, prefix: prefixOf(runID), timeout: time.Second}
+	return &driver{store: client, prefix: prefixOf(runID), timeout: time.Second, clock: boottime.Now}
 }
 
 // report writes a report and waits for the leader's answer.

@@ -162,7 +162,7 @@ func (h *Handler) Leave() {
 
 // recordOutcome records how the job has ended, once the member knows. Only the driving goroutine calls it.
 func (h *Handler) recordOutcome() {
-	if over := h.m.over; over != nil && over.outcome != nil {
+	if over := h.m.outcome(); over != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.outcome == nil {

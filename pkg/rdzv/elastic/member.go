@@ -207,6 +207,12 @@ func (m *member) handleAnswer(now time.Duration, a Answer) {
 	m.evaluate(now)
 }
 
+// takeReport returns the report, and whether it has changed since the last call.
+func (m *member) takeReport() (r Report, changed bool) {
+	changed, m.dirty = m.dirty, false
+	return m.report, changed
+}
+
 // recordProof records that the store has answered a keep-alive sent at that time. The caller calls tick next. An answer
 // that comes to light only after the watchdog's deadline, because this process was paused, is too late for the workers:
 // the watchdog has killed them, and that is no failure of theirs.

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // TestGivenUp checks what a job says of the nodes that it lacked.
@@ -97,25 +95,5 @@ func TestReplaced(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-// Advice against the loss of the store is not for an agent that another one has replaced.
-func TestAdviceIsForLostStores(t *testing.T) {
-	h, m := New(Options{Advice: "use another store", StoreAdvice: "start it again"}), newMember(memberOptions{}, 0)
-	m.handleAnswer(0, Answer{Kind: Replace, Note: "another agent has come"})
-	for _, tt := range []struct {
-		over       *ending
-		storeStays bool
-		want       string
-	}{
-		{m.over, false, ""},
-		{&ending{err: rdzv.ErrConnection}, false, " (use another store)"},
-		{&ending{err: rdzv.ErrConnection}, true, " (start it again)"},
-	} {
-		h.over, h.storeStays = tt.over, tt.storeStays
-		if got, want := h.ending().Error(), tt.over.err.Error()+tt.want; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

@@ -217,3 +217,11 @@ func (l *leader) unstoppedNodes() string {
 
 // formatLeft formats the time that is left: whole seconds, rounded up; negative ones as 0s.
 func formatLeft(d time.Duration) string { return seconds.Format(ceilSecond(max(0, d)).at) }
+
+// stillRunning names the nodes of the round whose workers run, once another node has finished.
+func (l *leader) stillRunning() string {
+	if l.state == running && l.round.done > 0 {
+		return l.unstoppedNodes()
+	}
+	return ""
+}

@@ -1,21 +1,14 @@
 package elastic
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/rs/zerolog"
-
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // TestNotices checks which notices waiting agents get, and when.
@@ -244,43 +237,6 @@ func TestNoticesAreBounded(t *testing.T) {
 			t.Fatalf("%s: %q", w.key, a.Note)
 		}
 	}
-}
-
-// TestNoticesAreLogged checks that the agent logs notices as warnings, and passes on what it waits for.
-func TestNoticesAreLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		j := job(2, 3)
-		j.JoinTimeout = time.Minute
-		waits := []string{}
-		h := New(Options{
-			Waiting: func(why string) { waits = append(waits, why) },
-			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1},
-			Access:    &C10d{RunID: "run", SingleNode: true},
-			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
-			KeepAlive: time.Second, Timeout: time.Second, WaitAdvice: "advice",
-			Logger: zerolog.New(&log).Level(zerolog.WarnLevel),
-		})
-		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})
-		if end, ok := errors.AsType[*rdzv.EndedError](err); !ok || end.Outcome.Ending != rdzv.EndTimeout {
-			t.Errorf("got %v", err)
-		}
-		if err := h.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
-		want, wantWaits := "", []string{"the job's store has not been reached yet; this node gives up in 1m", ""}
-		for _, left := range []string{"55s", "45s", "25s"} {
-			wantWaits = append(wantWaits, "1 of at least 2 nodes have joined; the job gives up in "+left)
-			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; ` +
-				`the job gives up in ` + left + `; advice"}` + "\n"
-		}
-		if diff := cmp.Diff(want, log.String()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(wantWaits, waits); diff != "" {
-			t.Errorf("waits (-want +got):\n%s", diff)
-		}
-	})
 }
 
 func TestAbsentRanks(t *testing.T) {

@@ -290,7 +290,7 @@ func (o *observer) snapshot() Snapshot {
 	}
 	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
 	if at := readKey[storeAddrs](o, keyStore); at != nil {
-		s.Store = at.state()
+		s.Store = stateOf(*at)
 	}
 	placed := map[coord.SessionID]bool{}
 	if s.Record != nil {

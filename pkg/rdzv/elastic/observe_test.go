@@ -252,3 +252,37 @@ func TestOpenObserverFindsThePort(t *testing.T) {
 	}
 	p.close()
 }
+
+// An observer sees that a node has left with success, not that it was lost.
+func TestObserverSeesDepartures(t *testing.T) {
+	encode := func(v any) []byte { return must(encodeValue(v)) }
+	record := Record{Round: 3, Members: []RecordMember{{ID: "a", Nproc: 2}, {ID: "b", Nproc: 2}}}
+	d := departedMember{Round: 3, Rank: 1, Node: Node{Host: "node1"}}
+	o := &observer{keys: map[string][]byte{
+		roundKey(3): encode(record), d.key(): encode(d), prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
+		prefixStatus + "a": []byte("{}"),
+	}}
+	s := o.snapshot()
+	want := AgentStatus{Rank: 1, Host: "node1", Nproc: 2, Departed: true, Note: "had finished and left"}
+	if diff := cmp.Diff(want, s.Agents[1]); diff != "" || !s.Complete() {
+		t.Errorf("complete: %v\n%s", s.Complete(), diff)
+	}
+}
+
+// An observer sees that a node had finished, not that it was lost.
+func TestObserverSeesSuccesses(t *testing.T) {
+	encode := func(v any) []byte { return must(encodeValue(v)) }
+	record := Record{Round: 3, Members: []RecordMember{{ID: "a"}, {ID: "b", Host: "node1"}, {ID: "c", Host: "node2"}}}
+	o := &observer{keys: map[string][]byte{
+		roundKey(3):       encode(record),
+		successKey(3, 1):  encode(successes{Round: 3, Session: "a", Bits: []byte{2}}),
+		prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
+	}}
+	want := []AgentStatus{
+		{Rank: 1, Host: "node1", Departed: true, Note: "had finished, and its agent has ended"},
+		{Rank: 2, Host: "node2", Lost: true},
+	}
+	if diff := cmp.Diff(want, o.snapshot().Agents[1:]); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/seconds"
-	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -94,16 +93,6 @@ func (m *member) storeReplaced(now time.Duration) {
 	m.report.Before = m.usedBefore(now)
 	m.fence, m.report.Earlier = Fence{}, true
 }
-
-// errStoreSilent ends a session in a store that does not answer, so that the agent looks for the store anew.
-var errStoreSilent = &silentStoreError{}
-
-type silentStoreError struct{}
-
-func (*silentStoreError) Error() string { return "the job's store does not answer" }
-
-// Unwrap returns [coord.ErrUnavailable].
-func (*silentStoreError) Unwrap() error { return coord.ErrUnavailable }
 
 // searchAt returns when an agent without workers gives up its session in a store that does not answer and looks for the
 // store as a newcomer does: the agents that keep the store may have begun another one. The session has expired by then,

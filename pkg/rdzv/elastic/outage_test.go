@@ -1,18 +1,10 @@
 package elastic
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/rs/zerolog"
-
-	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // TestOutageTimes checks the times of docs/design/rendezvous.md for a silent store, with the default keep-alive time.
@@ -48,30 +40,4 @@ func TestOutageTimes(t *testing.T) {
 	if !strings.Contains(text, says) {
 		t.Errorf("the page does not say: %s", says)
 	}
-}
-
-// TestSilentStoreIsAnnounced checks that an agent whose store outside of the agents hangs at first says so soon.
-func TestSilentStoreIsAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		e := &Elected{Logger: zerolog.New(&log), Dial: func(ctx context.Context) (coord.Store, error) {
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		}}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := e.Open(ctx)
-			ended <- err
-		}()
-		<-time.After(2 * time.Second)
-		synctest.Wait()
-		if got := log.String(); !strings.Contains(got, "the rendezvous does not answer yet: this node keeps trying for another") {
-			t.Errorf("after 2s the log has %q", got)
-		}
-		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-	})
 }

@@ -2,18 +2,13 @@ package elastic
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
-	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -48,62 +43,6 @@ func randomText(rng *rand.Rand, n int, alphabet string) string {
 		out[i] = alphabet[rng.IntN(len(alphabet))]
 	}
 	return string(out)
-}
-
-// TestLargeJobFits checks that the leader can commit the rounds of large jobs, and that the next leader can read them.
-func TestLargeJobFits(t *testing.T) {
-	type job struct{ nodes, losses int }
-	jobs := []job{{3, 1}, {12000, 2}, {20000, 0}}
-	if testenv.Whole(t) {
-		jobs = append(jobs, job{9000, 1}, job{12000, 0}, job{12000, 1})
-	}
-	for _, c := range jobs {
-		t.Run(fmt.Sprintf("%d nodes, each lost %d times", c.nodes, c.losses), func(t *testing.T) {
-			server := coord.NewServer(coord.ServerOptions{SessionTTL: time.Second})
-			defer server.Close()
-			store, err := server.Local()
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := newLeaderDriver(store, "run", zerolog.Nop())
-			epoch, err := d.campaign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := bigRecord(c.nodes, c.losses)
-			err = d.commit(t.Context(), epoch, []write{
-				{key: jobKey(0), value: Job{Min: 1}},
-				{key: roundKey(want.Round), value: want, create: true},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			saved, err := d.readState(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(want, *saved.record) { // cmp.Diff takes seconds
-				t.Error("the record differs from the one committed")
-			}
-			view := seeOnce(t, store)
-			if view.Record == nil || len(view.Record.Members) != c.nodes {
-				t.Error("an observer does not see the round")
-			}
-		})
-	}
-}
-
-// seeOnce looks at a run.
-func seeOnce(t *testing.T, store coord.Store) (v Snapshot) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	_ = Observe(ctx, store, "run", func(seen Snapshot) error {
-		v = seen
-		cancel()
-		return context.Canceled
-	})
-	return v
 }
 
 // TestRecordIsPlain checks that the record of a job of common size is JSON, which people can read.

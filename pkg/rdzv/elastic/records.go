@@ -260,6 +260,26 @@ type Report struct {
 	StoreMember string `json:"store_member,omitempty"`
 }
 
+// asOf returns the report with the ages and times left as of now, on the agent's clock.
+func (r Report) asOf(now time.Duration) Report {
+	if r.Failure != nil {
+		f := *r.Failure
+		f.Age, r.Failure = now-r.failedAt, &f
+	}
+	if r.Quiet != nil {
+		q := *r.Quiet
+		q.For, r.Quiet = now-r.quietSince, &q
+	}
+	if r.Preempt != nil {
+		p := *r.Preempt
+		r.Preempt, r.PreemptAge = &p, now-r.preemptAt
+		if p.Left > 0 {
+			p.Left = max(1, p.Left-r.PreemptAge)
+		}
+	}
+	return r
+}
+
 // Unreached says that a node does not reach the worker store of its round. It is immutable once it is in a report.
 type Unreached struct {
 	For time.Duration `json:"for"` // how long the node had tried

@@ -45,7 +45,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		d := &driver{
 			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
 			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute,
-			probe: h.probeAgent, looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
+			probe: func(now time.Duration) optionalTime { return h.stops.probeAgent(now, h.m, h.log) }, looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, stacks: h.opts.Stacks, statusInterval: h.opts.StatusInterval,
 		}
 		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
@@ -75,12 +75,10 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		case !h.mayRejoin(err):
 			lost := &storeLostError{workers: h.m.workers(), err: err}
 			h.m.storeLost(d.now())
-			if h.m.over == nil || h.m.over.outcome == nil {
-				h.m.over = &ending{err: lost}
-			}
+			h.m.giveUp(lost)
 			h.execute(h.m.takeOrders())
 			if h.serve(ctx, d, func() bool { return !h.m.workers() }) {
-				h.finish(h.m.over)
+				h.finish(h.m.isOver())
 			}
 			return
 		}
@@ -119,8 +117,7 @@ type forgetter interface{ Forget() }
 // access then looks for another store.
 func (h *Handler) previousStoreGone(err error) bool {
 	access, ok := h.opts.Access.(forgetter)
-	waits := h.m.state == ready && h.m.latest.Kind == Wait && h.m.latest.Again
-	if !ok || errors.Is(err, coord.ErrSessionLost) || !waits {
+	if !ok || errors.Is(err, coord.ErrSessionLost) || !h.m.awaitsRerun() {
 		return false
 	}
 	access.Forget()
@@ -158,13 +155,12 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	h.m.sessionLost(d.now())
 	d.setWatchdog()
 	h.execute(h.m.takeOrders())
-	idle := func() bool { return h.m.state == ready || h.m.state == outside || h.m.mayDepart() }
-	if !h.serve(ctx, d, idle) {
+	if !h.serve(ctx, d, h.m.isIdle) {
 		return nil
 	}
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
-	if h.m.report.Preempt != nil { // no round follows: only the end of the job is left to learn
+	if h.m.preemption() != nil { // no round follows: only the end of the job is left to learn
 		var stop context.CancelFunc
 		bounded, stop = context.WithTimeout(bounded, max(d.store.TTL(), minPreemptedRejoin))
 		defer stop()
@@ -182,16 +178,16 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 		select {
 		case call := <-h.calls:
 			call(d.now())
-			if h.m.report.Departing { // no leader can confirm it
+			if h.m.isDeparting() { // no leader can confirm it
 				h.m.departUnconfirmed()
 			}
-			if h.m.report.Leaving || h.m.over != nil {
+			if h.m.isLeaving() || h.m.isOver() != nil {
 				cancel()
 			}
 			h.m.takeOrders() // the orders belong to the round that has ended
 		case o := <-open:
 			if o.err != nil {
-				h.finish(cmp.Or(h.m.over, &ending{err: connectionError(o.err)}))
+				h.finish(cmp.Or(h.m.isOver(), &ending{err: connectionError(o.err)}))
 				return nil
 			}
 			h.notifySession(o.store)
@@ -233,10 +229,10 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	var err error
-	if h.m.report.Leaving && d.store.Err() == nil {
-		err = d.putReport(bounded, h.m.report)
-		if err == nil && h.m.mayDepart() && h.m.nodes > 1 {
-			d.awaitSuccess(bounded, h.m.entered, h.m.rank)
+	if h.m.isLeaving() && d.store.Err() == nil {
+		err = d.putReport(bounded, h.m.currentReport())
+		if round, rank, nodes := h.m.lastPlace(); err == nil && h.m.mayDepart() && nodes > 1 {
+			d.awaitSuccess(bounded, round, rank)
 		}
 	}
 	if err = errors.Join(err, d.store.Close(bounded)); err != nil {
@@ -249,18 +245,18 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 // execute passes orders on to the agent.
 func (h *Handler) execute(orders []order) {
 	h.recordOutcome()
+	_, _, nodes := h.m.lastPlace()
 	for _, o := range orders {
 		switch {
 		case o.run != nil:
-			h.roundOver = make(chan struct{})
-			h.runOrders <- runOrder{*o.run, h.roundOver} // there is room: the agent has entered, and waits
+			h.runOrders <- runOrder{*o.run, h.stops.beginRound()} // there is room: the agent has entered, and waits
 		case o.notice != nil:
 			h.reportWait(o.notice.Note)
 			level, advice := zerolog.InfoLevel, ""
 			if o.notice.Next > 0 {
 				level = zerolog.WarnLevel
 			}
-			if o.notice.Missing && h.m.nodes == 0 && h.opts.WaitAdvice != "" {
+			if o.notice.Missing && nodes == 0 && h.opts.WaitAdvice != "" {
 				advice = "; " + h.opts.WaitAdvice
 			}
 			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note + advice)
@@ -285,11 +281,11 @@ func (h *Handler) execute(orders []order) {
 			if o.killIn >= 0 {
 				s.KillBy = time.Now().Add(o.killIn)
 			}
-			h.sendStop(s)
+			h.stops.send(s)
 		}
 	}
-	if h.m.over != nil && h.m.state != busy && h.m.state != stopping {
-		h.finish(h.m.over)
+	if e := h.m.hasEnded(); e != nil {
+		h.finish(e)
 	}
 }
 
@@ -342,3 +338,13 @@ func (h *Handler) ending() error {
 		return h.over.err
 	}
 }
+
+// errStoreSilent ends a session in a store that does not answer, so that the agent looks for the store anew.
+var errStoreSilent = &silentStoreError{}
+
+type silentStoreError struct{}
+
+func (*silentStoreError) Error() string { return "the job's store does not answer" }
+
+// Unwrap returns [coord.ErrUnavailable].
+func (*silentStoreError) Unwrap() error { return coord.ErrUnavailable }

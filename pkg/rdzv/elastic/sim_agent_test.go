@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/rs/zerolog"
 )
 
 // agentProc is an agent's process: its member, the client of the store, and the workers.
@@ -39,7 +40,7 @@ type agentProc struct {
 	wake         time.Duration
 	acted        Fence
 	elector      *elector
-	h            *Handler      // sends Stops and probes
+	stops        stopMailbox
 	loop         actor         // the agent's own loop, which may hang while the driver of its session runs
 	inRound      bool          // it was ordered to run a round that has not ended for it
 	hangsNext    time.Duration // it hangs for so long when it starts its next round
@@ -108,7 +109,7 @@ func (p *agentProc) pump() {
 	p.executeAll()
 	var probeAt optionalTime
 	if !p.killing && !p.w.plant.noProbe {
-		probeAt = p.h.probeAgent(now)
+		probeAt = p.stops.probeAgent(now, p.m, zerolog.Nop())
 		p.receiveSoon()
 	}
 	if p.m.dirty {
@@ -155,8 +156,7 @@ func (p *agentProc) execute(o order) {
 	case o.run != nil:
 		p.w.check.accepted(p, o.run)
 		p.acted, p.inRound = o.run.Fence, true
-		p.h.roundOver = make(chan struct{})
-		over, instance := p.h.roundOver, p.instance
+		over, instance := p.stops.beginRound(), p.instance
 		if d := p.hangsNext; d > 0 {
 			p.hang(d)
 		} else {
@@ -187,7 +187,7 @@ func (p *agentProc) execute(o order) {
 			s.KillBy = time.Unix(0, int64(p.node.local()+o.killIn))
 		}
 		p.stoppedRound = p.w.rounds[simRoundID{p.instance, s.Round}]
-		p.h.sendStop(s)
+		p.stops.send(s)
 	}
 }
 

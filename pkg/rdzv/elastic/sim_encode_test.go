@@ -44,3 +44,10 @@ func decoded[T any](b []byte) T {
 	}
 	return v
 }
+
+func mustEncode[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -25,7 +25,7 @@ func (n *simNode) hung() bool { return n.proc != nil && n.proc.loop.frozen }
 
 // receiveSoon lets the agent receive a Stop that waits.
 func (p *agentProc) receiveSoon() {
-	if !p.receives && p.h != nil && len(p.h.stops) > 0 {
+	if !p.receives && len(p.stops.c) > 0 {
 		p.receives = true
 		p.onLoop(p.receive)
 	}
@@ -38,7 +38,7 @@ func (p *agentProc) receive() {
 		return
 	}
 	select {
-	case s := <-p.h.stops:
+	case s := <-p.stops.c:
 		killIn := time.Duration(-1)
 		if !s.KillBy.IsZero() {
 			killIn = max(0, time.Duration(s.KillBy.UnixNano())-p.node.local())

@@ -43,7 +43,7 @@ func savedStateOf(keys []simChange) savedState {
 	for _, c := range keys {
 		switch v := c.value.(type) {
 		case Job:
-			must(c.key, f.addJob(c.key, c.create, v))
+			mustEncode(c.key, f.addJob(c.key, c.create, v))
 		case Record:
 			if f.record == nil || v.Round > f.record.Round {
 				f.record = &v
@@ -147,7 +147,7 @@ func (t *term) pump() {
 		more, may := t.part.decided(t)
 		if !may {
 			t.over = true
-			t.host.timer(t.w.now+retryPause, t.restart)
+			t.host.timer(t.w.now+simRetryPause, t.restart)
 			return
 		}
 		writes = append(writes, more...)
@@ -298,3 +298,6 @@ func (s *simStore) lead() {
 	}})
 	s.watch(s.local, &simWatch{prefix: keyClose, see: t.closeBatch})
 }
+
+// simRetryPause is how long the driver of a leader waits after an error of the store.
+const simRetryPause = 100 * time.Millisecond

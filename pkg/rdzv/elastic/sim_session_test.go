@@ -4,10 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // simCall is a commit without an answer yet.
@@ -93,7 +90,7 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 	first := p.m == nil
 	if first {
 		p.m = newMember(memberOptions{node: p.node.node, job: p.node.job, ttl: w.cfg.ttl}, sent)
-		p.h = &Handler{m: p.m, stops: make(chan rdzv.Stop, 1), log: zerolog.Nop()}
+		p.stops = newStopMailbox()
 	} else {
 		if p.replaced || p.moved {
 			p.m.storeReplaced(p.node.local())

@@ -12,28 +12,27 @@ import (
 // TestSendStop checks that a Stop replaces one that was not received, and that it closes the round's over channel, so
 // that no further worker is started before the agent receives the Stop.
 func TestSendStop(t *testing.T) {
-	h := New(Options{})
-	over := make(chan struct{})
-	h.roundOver = over
-	h.sendStop(rdzv.Stop{Round: noRound})
+	b := newStopMailbox()
+	over := b.beginRound()
+	b.send(rdzv.Stop{Round: noRound})
 	select {
 	case <-over:
 		t.Fatal("a Stop of no round ends the round")
 	default:
 	}
 	for i := range 6 {
-		h.sendStop(rdzv.Stop{Round: 3, KillBy: time.Unix(int64(100-i), 0)})
+		b.send(rdzv.Stop{Round: 3, KillBy: time.Unix(int64(100-i), 0)})
 	}
 	select {
 	case <-over:
 	default:
 		t.Error("the round is not over")
 	}
-	if s := <-h.stops; s.KillBy != time.Unix(95, 0) {
+	if s := <-b.c; s.KillBy != time.Unix(95, 0) {
 		t.Errorf("KillBy is %v", s.KillBy)
 	}
 	select {
-	case s := <-h.stops:
+	case s := <-b.c:
 		t.Errorf("another Stop: %+v", s)
 	default:
 	}
@@ -43,14 +42,14 @@ func TestSendStop(t *testing.T) {
 // probe for the rejoin timeout is reported.
 func TestProbeAgent(t *testing.T) {
 	rejoin := 40 * time.Second
-	h := New(Options{Logger: zerolog.Nop()})
-	h.m = newMember(memberOptions{job: Job{Rejoin: rejoin}}, 0)
+	b := newStopMailbox()
+	m := newMember(memberOptions{job: Job{Rejoin: rejoin}}, 0)
 	sec := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-	if next := h.probeAgent(0); next.set {
+	if next := b.probeAgent(0, m, zerolog.Nop()); next.set {
 		t.Errorf("an agent without workers is probed at %v", next.at)
 	}
-	h.m.enter(0, Node{}, Offer{}, rdzv.Member{})
-	h.m.handleAnswer(0, Answer{Kind: Run, Fence: Fence{Epoch: 1}, Place: &Place{Nodes: 2}})
+	m.enter(0, Node{}, Offer{}, rdzv.Member{})
+	m.handleAnswer(0, Answer{Kind: Run, Fence: Fence{Epoch: 1}, Place: &Place{Nodes: 2}})
 	for _, step := range []struct {
 		at       float64
 		receive  bool // before that
@@ -69,18 +68,18 @@ func TestProbeAgent(t *testing.T) {
 		{at: 80, receive: true, next: 90, sent: true},
 	} {
 		if step.receive {
-			if s := <-h.stops; s.Round != noRound {
+			if s := <-b.c; s.Round != noRound {
 				t.Errorf("after %v s: %+v", step.at, s)
 			}
 		}
-		next := h.probeAgent(sec(step.at))
-		sent, reported := len(h.stops) == 1, h.m.report.Stuck
+		next := b.probeAgent(sec(step.at), m, zerolog.Nop())
+		sent, reported := len(b.c) == 1, m.report.Stuck
 		if !next.set || next.at != sec(step.next) || sent != step.sent || reported != step.reported {
 			t.Errorf("after %v s: sent %v, reported %v, next at %v", step.at, sent, reported, next.at)
 		}
 	}
-	h.m.nodes = 1
-	if next := h.probeAgent(sec(90)); next.set {
+	m.nodes = 1
+	if next := b.probeAgent(sec(90), m, zerolog.Nop()); next.set {
 		t.Error("an agent without peers is probed")
 	}
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 )
 
-// inviteCount is how many nodes of a round, the first ones by rank, are asked to help to keep the store: enough to
-// replace lost voters at once.
-func (m *storeMember) inviteCount() int { return 2*m.access.Voters + 2 }
-
 // storeCandidates returns the agents that can help to keep the store, members of the round by rank first.
 func (l *leader) storeCandidates() []group.Candidate {
 	able := make([]*participant, 0, len(l.storeMembers))

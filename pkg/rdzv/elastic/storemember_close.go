@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// leaveTimeout bounds how long an agent that leaves a running job hands over what it does for the store's group.
-const leaveTimeout = 4 * time.Second
-
 // close ends this process's part in the store. The agent has no session any more. If the job is over, it waits, at most
 // for linger, until all agents know: the voters keep the majority until the last one does. Otherwise it hands over to
 // the others. ctx bounds the wait for the end. Further calls return what the first one has.
@@ -77,10 +74,6 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	}
 	return dissolved
 }
-
-// lostLeaderTimeout is how long a process that ends waits for a leader of the group that it has lost. Elections take
-// less.
-const lostLeaderTimeout = 3 * time.Second
 
 // awaitEnd waits until all agents know how the job has ended, or the others have gone. A member that does not vote
 // waits too: it may be about to, without knowing it. ended says that all agents know.

@@ -109,13 +109,9 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 		"node does not begin a new one: %s%s", rdzv.ErrConnection, m.access.RunID, who, remedy)
 }
 
-// How long the agents at the endpoints ask each other before one of them founds a group.
-const (
-	// firstAskTimeout is for the first endpoint's agent: nearly always it is the first to come.
-	firstAskTimeout = 250 * time.Millisecond
-	// foundDelay is how long each agent at a further endpoint waits longer than the one before it.
-	foundDelay = 10 * time.Second
-)
+// firstAskTimeout is how long the agent at the first endpoint asks the others before it founds a group: nearly always
+// it is the first to come.
+const firstAskTimeout = 250 * time.Millisecond
 
 // joinEndpoints opens a session at another endpoint, if the store is there. It returns neither a session nor an error
 // if this process may found the group: nobody answers at the endpoints before its own.
@@ -182,9 +178,6 @@ func (m *storeMember) warnOfUnknownHosts(errs []error) {
 		}
 	}
 }
-
-// memberTimeout bounds an attempt to reach one of several members.
-const memberTimeout = 2 * time.Second
 
 // mayDecide reports whether the leader of the rendezvous may decide a round: the process has not begun to yield to
 // another group. hasRound says that it will have one.

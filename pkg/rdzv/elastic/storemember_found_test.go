@@ -323,36 +323,6 @@ func TestFurtherEndpoint(t *testing.T) {
 	defer joined.Close(t.Context())
 }
 
-// An agent that refers to a leader which is gone is not gone itself: it may be about to elect another one.
-func TestReferredToLostLeader(t *testing.T) {
-	t.Parallel()
-	const addr = "127.0.0.1:1"
-	f, now := &founding{ttl: time.Minute}, time.Now()
-	for _, tt := range []struct {
-		at       string
-		obstacle coord.Obstacle
-		may      bool
-	}{
-		{addr, coord.ObstacleRefused, false},
-		{addr, coord.ObstacleTimeout, true},
-		{addr, coord.ObstacleElsewhere, true},
-		{"127.0.0.1:2", coord.ObstacleRefused, true},
-		{"127.0.0.1:2", coord.ObstacleTimeout, true},
-	} {
-		err := error(&coord.DialError{Addr: tt.at, Obstacle: tt.obstacle})
-		if may := f.mayHaveLeader(now, addr, err); may != tt.may {
-			t.Errorf("obstacle %v at %s: it may have a leader: %v", tt.obstacle, tt.at, may)
-		}
-	}
-	for obstacle, may := range map[coord.Obstacle]bool{coord.ObstacleRefused: true, coord.ObstacleElsewhere: false} {
-		err := &coord.DialError{Addr: "127.0.0.1:2", Obstacle: obstacle}
-		f.mayHaveLeader(now, addr, err)
-		if got := f.mayHaveLeader(now.Add(f.ttl), addr, err); got != may {
-			t.Errorf("obstacle %v at the address that it has named for a keep-alive time: it may have a leader: %v", obstacle, got)
-		}
-	}
-}
-
 // An agent that was started before this node's former agent had ended listens at the endpoint once that has ended.
 func TestEndpointIsTakenOver(t *testing.T) {
 	t.Parallel()

@@ -1,16 +1,10 @@
 package elastic
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rs/zerolog"
-
-	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // finishedAndGone is a running round of a, b and c. The workers of a have finished, then its session has ended.
@@ -131,24 +125,6 @@ func TestSuccessIsAnnounced(t *testing.T) {
 	}
 }
 
-// An observer sees that a node had finished, not that it was lost.
-func TestObserverSeesSuccesses(t *testing.T) {
-	encode := func(v any) []byte { return must(encodeValue(v)) }
-	record := Record{Round: 3, Members: []RecordMember{{ID: "a"}, {ID: "b", Host: "node1"}, {ID: "c", Host: "node2"}}}
-	o := &observer{keys: map[string][]byte{
-		roundKey(3):       encode(record),
-		successKey(3, 1):  encode(successes{Round: 3, Session: "a", Bits: []byte{2}}),
-		prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
-	}}
-	want := []AgentStatus{
-		{Rank: 1, Host: "node1", Departed: true, Note: "had finished, and its agent has ended"},
-		{Rank: 2, Host: "node2", Lost: true},
-	}
-	if diff := cmp.Diff(want, o.snapshot().Agents[1:]); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // However many nodes finish at a time, their successes take few writes, and a success takes few bytes.
 func TestSuccessesOfALargeJob(t *testing.T) {
 	const nodes = 5*successChunk + 7
@@ -165,7 +141,7 @@ func TestSuccessesOfALargeJob(t *testing.T) {
 	}
 	l.writes, l.round.succeeded = nil, []int{nodes - 1}
 	l.recordSuccesses()
-	if b := must(encodeValue(l.writes[0].value)); len(l.writes) != 1 || len(b) > 200 {
+	if b := mustEncode(encodeValue(l.writes[0].value)); len(l.writes) != 1 || len(b) > 200 {
 		t.Errorf("%d writes for one node, the first one: %s", len(l.writes), b)
 	}
 	next := &leader{record: l.record}
@@ -176,62 +152,5 @@ func TestSuccessesOfALargeJob(t *testing.T) {
 	}
 	if next.takeOverSuccesses(saved); !next.round.allDone() {
 		t.Errorf("%d of %d nodes have succeeded", next.round.done, nodes)
-	}
-}
-
-// A finished agent that leads, and is told to leave, takes no healthy workers with it.
-func TestFinishedLeaderLeaves(t *testing.T) {
-	server := coord.NewServer(coord.ServerOptions{SessionTTL: 10 * time.Second})
-	defer server.Close()
-	j := job(3, 3)
-	j.TTL = 10 * time.Second
-	var hs []*Handler
-	var waits []<-chan joined
-	for _, name := range []string{"node0", "node1", "node2"} {
-		h := newTestHandler(t, j, 0, name)
-		h.opts.Access = &Elected{
-			RunID: "run", Dial: func(context.Context) (coord.Store, error) { return server.Local() }, Logger: zerolog.Nop(),
-		}
-		waits, hs = append(waits, enter(t, h, nil)), append(hs, h)
-		awaitAgents(t, server, len(hs)) // so the first one leads
-	}
-	for _, w := range waits {
-		if got := await(t, "round", w); got.err != nil {
-			t.Fatal(got.err)
-		}
-	}
-	ctx, interrupt := context.WithCancelCause(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, err := hs[0].Succeed(ctx, time.Minute)
-		ended <- err
-	}()
-	signal := errors.New("a signal")
-	interrupt(signal) // the leader has yet to see the success
-	if err := await(t, "the signal", ended); !errors.Is(err, signal) {
-		t.Fatal(err)
-	}
-	hs[0].Leave()
-	if err := hs[0].Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for i, end := range []<-chan verdict{succeed(t, hs[1], time.Minute), succeed(t, hs[2], time.Minute)} {
-		if got := await(t, "success", end); got.stop != nil || got.err != nil {
-			t.Errorf("node %d: %+v, %v", i+1, got.stop, got.err)
-		}
-	}
-}
-
-// awaitAgents waits until n agents have reported.
-func awaitAgents(t *testing.T, server *coord.Server, n int) {
-	t.Helper()
-	err := Observe(t.Context(), localStore(t, server), "run", func(s Snapshot) error {
-		if len(s.Agents) < n {
-			return nil
-		}
-		return errListed
-	})
-	if !errors.Is(err, errListed) {
-		t.Fatal(err)
 	}
 }

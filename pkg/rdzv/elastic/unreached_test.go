@@ -1,10 +1,8 @@
 package elastic
 
 import (
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -299,43 +297,5 @@ func TestFaultsSurviveALeader(t *testing.T) {
 	next.saveTo(&later, origin+60*minute, &Job{})
 	if later.Faults != nil {
 		t.Errorf("faults that are not forgiven: %v", later.Faults)
-	}
-}
-
-// TestFindWorkerStore checks that an agent that does not reach the worker store reports it, and returns once the round
-// is over or the time is up.
-func TestFindWorkerStore(t *testing.T) {
-	h := New(Options{Job: job(2, 3)})
-	h.started = true
-	h.m = newMember(memberOptions{}, 0)
-	h.m.state = busy
-	var driving sync.WaitGroup
-	driving.Go(func() {
-		for {
-			select {
-			case call := <-h.calls:
-				call(0)
-			case <-h.driveDone:
-				return
-			}
-		}
-	})
-	go func() {
-		h.stops <- rdzv.Stop{Round: 2} // of an earlier round
-		h.stops <- rdzv.Stop{Round: 3}
-	}()
-	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
-	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
-		t.Errorf("reached %q, %v", addr, err)
-	}
-	close(h.driveDone)
-	driving.Wait()
-	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "nobody listens there") || !h.m.dirty {
-		t.Errorf("the report has %+v", u)
-	}
-	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
-	addr, err := h.findWorkerStore(t.Context(), 3, nowhere)
-	if !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "nobody listens there") {
-		t.Errorf("reached %q, %v", addr, err)
 	}
 }

@@ -12,23 +12,6 @@ import (
 // The leader itself ends a round for the nodes that wait, so agents do not need to know how many there are. The leader
 // writes the number whenever it changes, and a handler reads it only for a caller of NumNodesWaiting.
 
-// publishWaiting writes how many nodes came too late for the running round and would be in the next one.
-func (l *leader) publishWaiting() {
-	n := 0
-	if l.state == running && !l.job.Static {
-		n = max(0, l.nextSize(len(l.round.members)+l.participants.eligible)-len(l.round.members))
-	}
-	switch n {
-	case l.waiting:
-		return
-	case 0:
-		l.writes = append(l.writes, write{key: keyWaiting})
-	default:
-		l.writes = append(l.writes, write{key: keyWaiting, value: n})
-	}
-	l.waiting = n
-}
-
 // waitingNodes is the number of waiting nodes, as a handler knows it.
 type waitingNodes struct {
 	once  sync.Once

@@ -75,7 +75,7 @@ done <"$tmp/tests"
 CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off -count=1 -timeout "$limit" -run "^($names)\$" "${packages[@]}" \
 	-rapid.checks "$checks"
 ELASTICRUN_SOAK=$scale CGO_ENABLED=0 go test -trimpath -buildvcs=false -vet=off -count=1 -timeout "$limit" \
-	-run '^Test(Simulation|Linearizable)' ./pkg/rdzv/elastic ./pkg/coord/replica ./pkg/coord/group
+	-run '^Test(Simulation|Linearizable)' ./pkg/rdzv/elastic/rounds ./pkg/coord/replica ./pkg/coord/group
 
 seconds=$(scaled 120 2)
 step "fuzz targets, $seconds s each"

@@ -17,7 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -66,7 +66,7 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
 	case errors.As(err, &unfit):
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
-	case errors.As(err, new(*elastic.FinishedError)), errors.As(err, new(*status.StoppedLateError)):
+	case errors.As(err, new(*rounds.FinishedError)), errors.As(err, new(*status.StoppedLateError)):
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
 	case hasEnded(err, rdzv.EndClosed):
 		return ending{code: exitClosed, reason: config.ReasonClosed, err: err}
@@ -110,7 +110,7 @@ func endedByPreemption(result agent.RunResult, err error) bool {
 // isMismatch reports whether the rendezvous belongs to another job, or its parameters differ from this agent's. A retry
 // would not help.
 func isMismatch(err error) bool {
-	var job *elastic.RefusedError
+	var job *rounds.RefusedError
 	var store *coord.RefusedError
 	var unknownPeer *coord.DialError
 	return errors.As(err, &job) || errors.As(err, &store) ||

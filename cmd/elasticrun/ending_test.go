@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // ended is the failure of a worker that ended with e.
@@ -153,7 +153,7 @@ func TestConclude(t *testing.T) {
 			line: `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7" note="nothing was started here"`,
 		},
 		{
-			name: "late or a rerun, which is unknown", err: &elastic.FinishedError{RunID: "job"}, code: 73,
+			name: "late or a rerun, which is unknown", err: &rounds.FinishedError{RunID: "job"}, code: 73,
 			reason: config.ReasonFinished,
 			line:   "elasticrun: exit_code=73 reason=finished",
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/backends"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -36,7 +36,7 @@ func main() {
 func run(ctx context.Context, endpoint, program string, args []string) (agent.RunResult, error) {
 	rendezvous, err := backends.New(ctx, rdzv.Parameters{
 		Backend: rdzv.BackendC10d, Endpoint: endpoint, RunID: "example", MinNodes: 2, MaxNodes: 2,
-	}, backends.Options{Job: elastic.Job{MaxRestarts: 3}})
+	}, backends.Options{Job: rounds.Job{MaxRestarts: 3}})
 	if err != nil {
 		return agent.RunResult{}, err
 	}

@@ -16,6 +16,8 @@ const module = "github.com/elasticrun/elasticrun/"
 type rule struct {
 	ours   []string // packages of this module
 	theirs []string // modules of others
+	// pure means that the package decides and does nothing: it has neither network, files and processes nor a clock.
+	pure bool
 	// forTests means that only tests import the package, so it may import testing.
 	forTests bool
 	why      string
@@ -74,6 +76,9 @@ func checkImports(files []file) []string {
 			bad = append(bad, fmt.Sprintf("package %s has no rule: add one to the table in internal/archtest", f.pkg))
 			continue
 		}
+		if r.pure && !f.test && len(f.clocks) > 0 {
+			bad = append(bad, fmt.Sprintf("%s:%d reads a clock: %s", f.name, f.clocks[0], r.why))
+		}
 		for _, imported := range f.imports {
 			if why := refuse(f, r, imported); why != "" {
 				bad = append(bad, fmt.Sprintf("%s imports %s: %s", f.name, imported, why))
@@ -94,6 +99,8 @@ func refuse(f file, r rule, imported string) string {
 	own, isOwn := strings.CutPrefix(imported, module)
 	allowed := false
 	switch {
+	case r.pure && !f.test && slices.Contains(outside, imported):
+		return "the package decides and does nothing: " + r.why
 	case isOwn:
 		// A test may bring real neighbors together, but no test imports the command.
 		allowed = slices.Contains(r.ours, own) || f.test && own != "cmd/elasticrun"
@@ -108,9 +115,30 @@ func refuse(f file, r rule, imported string) string {
 	return r.why
 }
 
+// outside lists packages of which pure packages import none: what reaches the system, waits or runs beside others.
+var outside = []string{
+	"context", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "sync", "syscall", module + "internal/boottime",
+}
+
 // within tells whether a package belongs to a module (or folder).
 func within(pkg, module string) bool {
 	return pkg == module || strings.HasPrefix(pkg, module+"/")
+}
+
+// TestPureReadsNoClock checks that a pure package that reads a clock is found.
+func TestPureReadsNoClock(t *testing.T) {
+	source := "package a\n\nimport \"time\"\n\nvar began = time.Now()\n"
+	for name, want := range map[string]int{
+		"pkg/rdzv/elastic/rounds/a.go": 1, "pkg/rdzv/elastic/rounds/a_test.go": 0, "pkg/rdzv/elastic/a.go": 0,
+	} {
+		files, err := read(fstest.MapFS{name: {Data: []byte(source)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := checkImports(files); len(got) != want {
+			t.Errorf("%s: %q, want %d lines", name, got, want)
+		}
+	}
 }
 
 // TestCheckImports gives the check modules that break the rules.
@@ -132,6 +160,8 @@ func TestCheckImports(t *testing.T) {
 		{name: "testing in a package for tests", file: "pkg/coord/coordtest/a.go", imports: "testing"},
 		{name: "a conformance suite in the product", file: "pkg/coord/a.go", imports: module + "pkg/coord/coordtest", want: "the coordination store holds keys and sessions, and knows nothing of jobs"},
 		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/e2e/testenv", want: "the store serves bytes to any client"},
+		{name: "a context in a pure package", file: "pkg/rdzv/elastic/rounds/a.go", imports: "context", want: "the package decides and does nothing: it decides; package elastic has the clock, the store and the agent"},
+		{name: "a context in its test", file: "pkg/rdzv/elastic/rounds/a_test.go", imports: "context"},
 		{name: "an unknown package", file: "pkg/utils/a.go", imports: "os", want: "package pkg/utils has no rule: add one to the table in internal/archtest"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

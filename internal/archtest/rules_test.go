@@ -10,7 +10,7 @@ var rules = map[string]rule{
 			"internal/siginfo", "internal/simulate", "internal/status", "internal/storeserver", "internal/telemetry",
 			"internal/topology", "internal/workerdir", "pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs",
 			"pkg/procs/guard", "pkg/rdzv",
-			"pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "the command connects the concrete types of all packages; no package imports the command",
@@ -29,7 +29,7 @@ var rules = map[string]rule{
 		why:  "the example shows that a worker needs package rpc alone",
 	},
 	"examples/launcher": {
-		ours:   []string{"pkg/agent", "pkg/procs", "pkg/rdzv", "pkg/rdzv/backends", "pkg/rdzv/elastic", "pkg/workerlog"},
+		ours:   []string{"pkg/agent", "pkg/procs", "pkg/rdzv", "pkg/rdzv/backends", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "the example shows that a program needs the packages in pkg alone",
 	},
@@ -58,7 +58,7 @@ var rules = map[string]rule{
 			"pkg/procs/guard",
 			"pkg/rdzv",
 			"pkg/rdzv/backends",
-			"pkg/rdzv/elastic",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it makes rendezvous handlers from the configuration, and does not know the agent that uses them",
@@ -134,7 +134,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/httpserver", "internal/listen", "internal/logging",
 			"internal/sdnotify", "internal/seconds", "pkg/coord", "pkg/coord/certfiles", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv",
-			"pkg/rdzv/elastic",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "elasticrun store serves jobs and takes part in none",
@@ -147,7 +147,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/announce", "internal/caller", "internal/config", "internal/hang", "internal/httpserver", "internal/jobs",
 			"internal/listen", "internal/liveness", "internal/logging", "internal/notify", "internal/seconds", "internal/stacks", "internal/status", "internal/topology",
-			"pkg/agent", "pkg/events", "pkg/failure", "pkg/goodput", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/agent", "pkg/events", "pkg/failure", "pkg/goodput", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds", "pkg/report",
 			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -157,7 +157,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
 			"internal/plural", "internal/printable", "internal/records", "internal/seconds", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic",
+			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds",
 			"pkg/rdzv/rdzvconf", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -192,7 +192,7 @@ var rules = map[string]rule{
 	},
 	"internal/siginfo": {ours: []string{"internal/printable"}, theirs: []string{"golang.org/x/sys"}, why: "it knows signals alone"},
 	"internal/simulate": {
-		ours:   []string{"pkg/coord", "pkg/failure", "pkg/rdzv", "pkg/rdzv/elastic"},
+		ours:   []string{"pkg/coord", "pkg/failure", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a simulation runs the real rendezvous, without jobs and flags",
 	},
@@ -201,6 +201,7 @@ var rules = map[string]rule{
 		why:  "it knows processes and their stacks; the agent and the command bring them together",
 	},
 	"internal/hang": {
+		pure: true,
 		ours: []string{"internal/plural", "internal/printable", "internal/seconds", "internal/stacks"},
 		why:  "it judges what the agents have seen, and neither reads nor decides",
 	},
@@ -295,7 +296,7 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/backends": {
 		ours: []string{
-			"pkg/coord", "pkg/coord/certfiles", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/rdzvconf",
+			"pkg/coord", "pkg/coord/certfiles", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "importers make handlers with it, so it knows neither flags nor the guard",
@@ -315,10 +316,24 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/boottime", "internal/peeruid", "internal/plainerr", "internal/plural", "internal/seconds",
 			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/coord/group",
-			"pkg/failure", "pkg/goodput", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/rdzvconf",
+			"pkg/failure", "pkg/goodput", "pkg/kvstore/tcpstore", "pkg/rdzv",
+			"pkg/rdzv/elastic/founding", "pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
+	},
+	"pkg/rdzv/elastic/rounds": {
+		pure: true,
+		ours: []string{
+			"internal/plural", "internal/seconds", "pkg/coord", "pkg/coord/group", "pkg/failure", "pkg/goodput", "pkg/rdzv",
+		},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "it decides; package elastic has the clock, the store and the agent",
+	},
+	"pkg/rdzv/elastic/founding": {
+		pure: true,
+		ours: []string{"pkg/coord", "pkg/coord/group"},
+		why:  "it decides who begins a store; package elastic has the network and the files",
 	},
 	"pkg/coord": {
 		ours: []string{

@@ -24,6 +24,7 @@ type file struct {
 	lines    int
 	imports  []string
 	exits    []int // lines that call os.Exit
+	clocks   []int // lines that read a clock or make a timer
 	compiled []int // lines of package variables that compile a regular expression at the program's start
 	declared []declared
 }
@@ -102,6 +103,11 @@ func parse(module fs.FS, name string) (file, error) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		if isSelector(n, "os", "Exit") {
 			f.exits = append(f.exits, line(n))
+		}
+		for _, name := range []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Sleep", "Tick"} {
+			if isSelector(n, "time", name) {
+				f.clocks = append(f.clocks, line(n))
+			}
 		}
 		return true
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/backends"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Options are what a handler needs besides the configuration.
@@ -31,10 +32,10 @@ type Options struct {
 	// Status returns the agent's status, for elasticrun status.
 	Status func(context.Context) []byte
 	// Stacks is [elastic.Options.Stacks].
-	Stacks func(ctx context.Context, r elastic.StacksRequest) []byte
+	Stacks func(ctx context.Context, r rounds.StacksRequest) []byte
 	// Examine is [elastic.Options.Examine], HangFound [elastic.Options.HangFound].
-	Examine   func(ctx context.Context, round int, nodes []elastic.NodeStacks) elastic.HangFinding
-	HangFound func(*elastic.HangFound)
+	Examine   func(ctx context.Context, round int, nodes []rounds.NodeStacks) rounds.HangFinding
+	HangFound func(*rounds.HangFound)
 	// Waiting is called with what this node waits for, in words for people; empty if that is not known. It may be nil.
 	Waiting func(why string)
 	// StoreChanged is [elastic.Options.StoreChanged].
@@ -86,9 +87,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, erro
 }
 
 // Node returns n with what the configuration says about this node.
-func Node(cfg *config.Config, n elastic.Node) elastic.Node {
+func Node(cfg *config.Config, n rounds.Node) rounds.Node {
 	n.Hint, n.Command = cfg.Rendezvous.Hint, commandID(cfg)
-	n.Launch = elastic.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts}
+	n.Launch = rounds.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts}
 	return n
 }
 
@@ -159,23 +160,23 @@ func multipleOf(n int) int {
 func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Options {
 	r := cfg.Rendezvous
 	return backends.Options{
-		Job: elastic.Job{
+		Job: rounds.Job{
 			Version: o.Version, MaxRestarts: cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
-			MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), Rejoin: r.RejoinTimeout, Expected: r.Expected,
+			MinUptime: r.MinUptime, Grow: rounds.Grow(r.Grow), Rejoin: r.RejoinTimeout, Expected: r.Expected,
 			Multiple: multipleOf(cfg.NodesMultiple), PreemptGrace: cfg.PreemptGrace,
-			Policy: elastic.Policy{
+			Policy: rounds.Policy{
 				FinalCodes: cfg.FinalCodes, ExcludeCodes: cfg.ExcludeNodeCodes,
 				MaxSame: cfg.MaxSameFailures, MaxIdle: cfg.MaxIdleRestarts,
 			},
-			Hangs: elastic.Hangs{
-				Auto: cfg.HangTimeout.Auto, Timeout: cfg.HangTimeout.After, Action: elastic.HangAction(cfg.HangAction),
+			Hangs: rounds.Hangs{
+				Auto: cfg.HangTimeout.Auto, Timeout: cfg.HangTimeout.After, Action: rounds.HangAction(cfg.HangAction),
 			},
 		},
 		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerNames: r.StoreNames(),
 		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
 		StoreUsers: cmp.Or(o.users, storeUsers(cfg)), Ports: r.Ports,
 		OwnEndpoint: r.OwnEndpoint, AdviseEndpoints: cfg.ChoosesEndpoints(), Identity: id, Command: commandID(cfg),
-		Launch: elastic.Launch{ID: r.LaunchID, Restarts: r.LaunchRestarts},
+		Launch: rounds.Launch{ID: r.LaunchID, Restarts: r.LaunchRestarts},
 		Linger: max(cfg.ExitBarrierTimeout, r.TTL()), Logger: o.Logger,
 		Configure: func(e *elastic.Options) { o.configure(cfg, e) },
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -147,7 +148,7 @@ func checkFinished(ctx context.Context, cfg *config.Config, version, socket stri
 		return "", nil
 	}
 	defer func() { _ = store.Close(ctx) }()
-	line, refusal, err = elastic.CheckFinished(ctx, store, cfg.RunID, backends.Node(cfg, elastic.Node{Identity: identity}))
+	line, refusal, err = elastic.CheckFinished(ctx, store, cfg.RunID, backends.Node(cfg, rounds.Node{Identity: identity}))
 	if err != nil {
 		return "", nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // agent is a real rendezvous handler with simulated workers, which start and exit at once.
@@ -37,9 +38,9 @@ func newAgent(c *config, access *elastic.C10d, number, nproc int, report func(up
 	name := "node" + strconv.Itoa(number)
 	identity := fmt.Sprintf("machine:%032x/0", number) // as long as a real one
 	a.h = elastic.New(elastic.Options{
-		Backend: rdzv.BackendC10d, RunID: c.RunID, Job: c.Job, Node: elastic.Node{
+		Backend: rdzv.BackendC10d, RunID: c.RunID, Job: c.Job, Node: rounds.Node{
 			Host: name, Identity: identity, Hint: -1,
-			Launch: elastic.Launch{ID: c.RunID},
+			Launch: rounds.Launch{ID: c.RunID},
 		},
 		Access: access,
 		// No worker connects, so nothing has to listen.

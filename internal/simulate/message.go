@@ -3,7 +3,7 @@ package simulate
 import (
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // order is what the agents' process reads from its stdin.
@@ -18,7 +18,7 @@ type config struct {
 	RunID     string // of this run alone
 	Port      int    // of the store, at loopback
 	Voters    int    // Options.Voters
-	Job       elastic.Job
+	Job       rounds.Job
 	KeepAlive time.Duration
 	Seed      uint64
 }

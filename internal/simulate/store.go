@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 const (
@@ -88,11 +89,11 @@ func (s *store) close(ctx context.Context) {
 }
 
 // elasticJob returns the job's parameters. Each simulated failure causes a restart without delay.
-func elasticJob(o Options) elastic.Job {
+func elasticJob(o Options) rounds.Job {
 	rejoin := 2*attempts*o.KeepAlive + 10*time.Second
-	return elastic.Job{
+	return rounds.Job{
 		Version: "simulate", Min: o.Min, Max: o.Max, Expected: min(o.Agents, o.Max), MaxRestarts: o.Rounds,
 		LastCall: o.Timeout, JoinTimeout: o.Timeout, JoinSettle: time.Second / 2, Rejoin: rejoin,
-		Grow: elastic.GrowNow, ResultTTL: o.Timeout,
+		Grow: rounds.GrowNow, ResultTTL: o.Timeout,
 	}
 }

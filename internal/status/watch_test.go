@@ -17,6 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -24,9 +25,9 @@ import (
 func seenJob() elastic.Snapshot {
 	answer, _ := json.Marshal(Snapshot{Schema: 1, State: Running})
 	return elastic.Snapshot{
-		Job: &elastic.Job{MaxRestarts: 3},
-		Record: &elastic.Record{
-			Round: 5, Restarts: 1, Members: []elastic.RecordMember{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}, {Nproc: 1}},
+		Job: &rounds.Job{MaxRestarts: 3},
+		Record: &rounds.Record{
+			Round: 5, Restarts: 1, Members: []rounds.RecordMember{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}, {Nproc: 1}},
 		},
 		Agents: []elastic.AgentStatus{
 			{Rank: 0, Host: "a", Nproc: 2, Status: answer},

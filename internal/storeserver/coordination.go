@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // coordination is the part of a store that serves agents: their coordination store, and the leaders of their runs.
@@ -33,7 +34,7 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 	shares := divideMemory(cfg.MaxMemory)
 	leaders := &elastic.Leaders{MaxRuns: shares.runs, Logger: log}
 	opts := coord.ServerOptions{
-		MaxMemory: shares.agents, Admit: leaders.Admit, Authority: elastic.Authority{},
+		MaxMemory: shares.agents, Admit: leaders.Admit, Authority: rounds.Authority{},
 		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()),
 		OnJoin: func(runID string) {
 			select {
@@ -71,11 +72,11 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 
 // mark creates the marker of a store that starts without sessions. The marker tells whether another store had the same
 // port a moment ago, whose sessions may still be alive.
-func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.FreshStore {
+func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *rounds.FreshStore {
 	if cfg.Listen.Port == 0 {
-		return &elastic.FreshStore{CreatedAt: boottime.Now()}
+		return &rounds.FreshStore{CreatedAt: boottime.Now()}
 	}
-	var fresh elastic.FreshStore
+	var fresh rounds.FreshStore
 	var err error
 	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d",
 		cfg.Listen.Port)); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -115,7 +115,7 @@ func (t *Telemetry) look(ctx context.Context, allThreads bool) []stacks.Worker {
 
 // Examine judges what the nodes of a round have replied to a look at their workers, and shows a hang to people. It is
 // [elastic.Options.Examine].
-func (t *Telemetry) Examine(ctx context.Context, round int, nodes []elastic.NodeStacks) elastic.HangFinding {
+func (t *Telemetry) Examine(ctx context.Context, round int, nodes []rounds.NodeStacks) rounds.HangFinding {
 	var workers []stacks.Worker
 	var silent []string
 	for _, n := range nodes {
@@ -126,7 +126,7 @@ func (t *Telemetry) Examine(ctx context.Context, round int, nodes []elastic.Node
 		workers = append(workers, replied...)
 	}
 	f := t.hangs.compare(hang.Judge(workers, silent, t.hangs.auto), round, time.Now())
-	found := elastic.HangFinding{
+	found := rounds.HangFinding{
 		Hang: f.Hang, Proof: f.Proof, Still: f.Still, AtWork: f.AtWork, Complete: f.Complete, Quiet: f.Quiet,
 		SinceOutput: f.SinceOutput,
 		Summary:     f.Summary(), Ranks: f.Odd,
@@ -184,11 +184,11 @@ func (t *Telemetry) showHang(ctx context.Context, f hang.Finding, round int) (wh
 // nextStep says what follows a hang that was found, by --hang-action. atWork says that a worker's child is at work.
 func (h *hangs) nextStep(atWork bool) string {
 	what := "the workers are restarted"
-	switch elastic.HangAction(h.action) {
-	case elastic.HangReport:
+	switch rounds.HangAction(h.action) {
+	case rounds.HangReport:
 		return "the job goes on; elasticrun stacks shows where its workers are, elasticrun stop ends it"
-	case elastic.HangRestart:
-	case elastic.HangStop:
+	case rounds.HangRestart:
+	case rounds.HangStop:
 		what = "the job is ended"
 	}
 	when := "if a later look finds the same"
@@ -273,7 +273,7 @@ func (t *Telemetry) newestSign() string {
 
 // HangFound records a hang that another node has found, or with nil that a worker of this node makes progress again. It
 // is [elastic.Options.HangFound].
-func (t *Telemetry) HangFound(f *elastic.HangFound) {
+func (t *Telemetry) HangFound(f *rounds.HangFound) {
 	now := time.Now()
 	if f == nil {
 		since := t.hangs.over(now)

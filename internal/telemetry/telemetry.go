@@ -28,7 +28,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/procs"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -192,7 +192,7 @@ const maxBrief = 48 << 10
 func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observe(ctx).Brief(maxBrief) }
 
 // Stacks returns what the workers of this node are doing, as elasticrun stacks reads it from the store.
-func (t *Telemetry) Stacks(ctx context.Context, r elastic.StacksRequest) []byte {
+func (t *Telemetry) Stacks(ctx context.Context, r rounds.StacksRequest) []byte {
 	if r.Look {
 		return status.PackStacks(t.look(ctx, r.AllThreads))
 	}

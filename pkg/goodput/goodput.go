@@ -1,6 +1,6 @@
 // Package goodput describes how the time of a job's workers was used.
 //
-// It holds values only. pkg/rdzv/elastic fills them; events, reports and status show them. docs/goodput.md says what
+// It holds values only. pkg/rdzv/elastic/rounds fills them; events, reports and status show them. docs/goodput.md says what
 // each part is.
 package goodput
 

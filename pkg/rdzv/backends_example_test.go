@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/backends"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // runJob runs one node of a job with two workers, of which one fails once.
@@ -48,7 +48,7 @@ func runJob(registry *rdzv.Registry, p rdzv.Parameters) (agent.RunResult, error)
 // A job over one of elasticrun's backends. With MaxNodes above 1 and an Endpoint, each node runs this.
 func ExampleRegistry() {
 	var registry rdzv.Registry
-	if err := backends.Register(&registry, backends.Options{Job: elastic.Job{MaxRestarts: 1}}); err != nil {
+	if err := backends.Register(&registry, backends.Options{Job: rounds.Job{MaxRestarts: 1}}); err != nil {
 		panic(err)
 	}
 	result, err := runJob(&registry, rdzv.Parameters{

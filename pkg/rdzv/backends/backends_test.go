@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
@@ -33,7 +34,7 @@ func params(backend, endpoint, conf string) rdzv.Parameters {
 
 // Every parameter and option reaches the handler.
 func TestHandlerOptions(t *testing.T) {
-	o := Options{Job: elastic.Job{MaxRestarts: 3, Version: "v"}, Secret: []byte("s"), Command: "c"}
+	o := Options{Job: rounds.Job{MaxRestarts: 3, Version: "v"}, Secret: []byte("s"), Command: "c"}
 	read := func(p rdzv.Parameters) elastic.Options {
 		t.Helper()
 		in, err := o.read(p)
@@ -44,7 +45,7 @@ func TestHandlerOptions(t *testing.T) {
 	}
 	got := read(params("c10d", "node0", "join_timeout=7 last_call_timeout=8 close_timeout=9 keep_alive_interval=2 "+
 		"read_timeout=1 join_settle=0.25 result_ttl=10 is_host=yes rank=1"))
-	want := elastic.Job{
+	want := rounds.Job{
 		Version: "v", Min: 2, Max: 4, MaxRestarts: 3, JoinTimeout: 7 * time.Second, LastCall: 8 * time.Second,
 		TTL: 6 * time.Second, Rejoin: 40 * time.Second, JoinSettle: time.Second / 4, ResultTTL: 10 * time.Second, Grow: "now",
 	}
@@ -54,7 +55,7 @@ func TestHandlerOptions(t *testing.T) {
 	if got.Timeout != time.Second || got.KeepAlive != 1500*time.Millisecond || got.CloseTimeout != 9*time.Second {
 		t.Errorf("timeouts %v, %v, %v", got.Timeout, got.KeepAlive, got.CloseTimeout)
 	}
-	if diff := cmp.Diff(elastic.Node{Host: "h", Identity: "n", Hint: 1, Command: "c"}, got.Node); diff != "" {
+	if diff := cmp.Diff(rounds.Node{Host: "h", Identity: "n", Hint: 1, Command: "c"}, got.Node); diff != "" {
 		t.Errorf("the node (-want +got):\n%s", diff)
 	}
 	a := got.Access.(*elastic.C10d)

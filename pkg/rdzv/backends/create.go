@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
@@ -86,7 +87,7 @@ func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
 	users := cmp.Or(o.StoreUsers, &elastic.StoreUsers{})
 	out := elastic.Options{
 		Backend: in.Backend, RunID: in.RunID, Job: o.job(in), Logger: o.Logger,
-		Node: elastic.Node{
+		Node: rounds.Node{
 			Host: id.Host, Identity: id.Name, Hint: in.rank, Launch: o.Launch, Command: o.Command,
 		},
 		CloseTimeout: in.CloseTimeout,

@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
@@ -22,8 +23,8 @@ import (
 type Options struct {
 	// Job has what all agents of a run agree on: MaxRestarts, RestartWindow, MaxNodeLosses, MinUptime, Grow, Rejoin,
 	// Expected and Version. The creators set the other fields from the parameters. Rejoin 0 means 40 s; it is at least
-	// twice the keep-alive time. An empty Grow means [elastic.GrowNow].
-	Job elastic.Job
+	// twice the keep-alive time. An empty Grow means [rounds.GrowNow].
+	Job rounds.Job
 	// Secret is what all agents of a run must know, for c10d and static. Empty means none.
 	Secret []byte
 	// ServerNames are names of which the store's certificate must have one, if the settings have certificates. None means
@@ -53,7 +54,7 @@ type Options struct {
 	// means that the creator takes one if there are several nodes, which Shutdown releases.
 	Identity *elastic.Identity
 	// Launch is what started this agent, and Command distinguishes commands of workers. Both may be zero.
-	Launch  elastic.Launch
+	Launch  rounds.Launch
 	Command string
 	// Linger is how long the host of the store waits at the end until the other nodes know the result. 0 means 300 s. It
 	// is at least the keep-alive time.
@@ -169,7 +170,7 @@ func (in *input) readEndpoint() error {
 }
 
 // job returns the parameters that all agents of the run must share.
-func (o *Options) job(in input) elastic.Job {
+func (o *Options) job(in input) rounds.Job {
 	j := o.Job
 	j.Min, j.Max, j.Static = in.MinNodes, in.MaxNodes, in.Backend == rdzv.BackendStatic && in.MaxNodes > 1
 	if j.Static {
@@ -178,7 +179,7 @@ func (o *Options) job(in input) elastic.Job {
 	j.LastCall, j.JoinTimeout, j.JoinSettle = in.LastCall, in.JoinTimeout, in.JoinSettle
 	j.TTL, j.ResultTTL = in.TTL(), in.ResultTTL
 	j.Rejoin = max(cmp.Or(j.Rejoin, defaultRejoin), 2*j.TTL)
-	j.Grow = cmp.Or(j.Grow, elastic.GrowNow)
+	j.Grow = cmp.Or(j.Grow, rounds.GrowNow)
 	return j
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // C10d is the access to elasticrun's own store. One of the agents hosts it, the one that binds the endpoint, or a
@@ -102,7 +104,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	var last error
 	var taken time.Time // since when every attempt has failed only because the ports are taken
 	began := time.Now()
-	notice := &dialNotice{log: a.Logger, next: began.Add(firstNotice)}
+	notice := &dialNotice{log: a.Logger, next: began.Add(rounds.FirstNotice)}
 	for pause := dialPause; ; pause = min(2*pause, time.Second) {
 		store, err := a.attempt(ctx)
 		a.mu.Lock()
@@ -180,11 +182,11 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	}
 	line := n.log.Warn().Err(err)
 	if deadline, ok := ctx.Deadline(); ok {
-		line = line.Str("gives_up_in", formatLeft(deadline.Sub(now)))
+		line = line.Str("gives_up_in", rounds.FormatLeft(deadline.Sub(now)))
 	}
 	line.Msg("cannot reach the rendezvous yet; retrying")
 	n.count++
-	n.next = now.Add(noticePause(n.count, maxNoticePause))
+	n.next = now.Add(rounds.NoticePause(n.count, rounds.MaxNoticePause))
 }
 
 // attempt connects to the store once. It hosts the store instead if this agent may, and nobody hosts it yet.
@@ -272,7 +274,7 @@ func (a *C10d) rejoinMembers(ctx context.Context) coord.Store {
 			continue
 		}
 		opts := a.clientOptions(addr, a.Host)
-		opts.Timeout = memberTimeout
+		opts.Timeout = founding.MemberTimeout
 		if client, err := coord.Dial(ctx, opts); err == nil {
 			a.setClient(client)
 			return client

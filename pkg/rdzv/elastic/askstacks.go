@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // AskStacks asks the agents of a round, as [ObserveStacks] does, in the agent's own session. It returns what is known
@@ -27,7 +28,7 @@ func (h *Handler) AskStacks(ctx context.Context, round, rank int) *Snapshot {
 			return
 		}
 		replies <- d.askStacks(ctx)
-		d.put(session, prefixWatcher, nil)
+		d.put(session, rounds.PrefixWatcher, nil)
 	}
 	select {
 	case h.stackRequests <- ask:
@@ -65,18 +66,18 @@ func (d *driver) askStacks(ctx context.Context) (latest *Snapshot) {
 // asksFirst reports whether no agent of a lower rank waits for the end of the round. If the store does not answer, it
 // returns false.
 func (d *driver) asksFirst(ctx context.Context, round, rank int) bool {
-	events, err := listKeys(ctx, d.store, d.prefix+prefixSucceeded+strconv.Itoa(round)+"/")
+	events, err := listKeys(ctx, d.store, d.prefix+rounds.PrefixSucceeded+strconv.Itoa(round)+"/")
 	if err != nil {
 		return false
 	}
-	var all []*successes
+	var all []*rounds.Successes
 	for _, e := range events {
-		if s := new(successes); json.Unmarshal(e.Value, s) == nil && s.Chunk >= 0 {
+		if s := new(rounds.Successes); json.Unmarshal(e.Value, s) == nil && s.Chunk >= 0 {
 			all = append(all, s)
 		}
 	}
 	has := func(rank int) bool {
-		return slices.ContainsFunc(all, func(s *successes) bool { return s.Chunk == rank/successChunk && s.has(rank) })
+		return slices.ContainsFunc(all, func(s *rounds.Successes) bool { return s.Chunk == rank/rounds.SuccessChunk && s.Has(rank) })
 	}
 	var lower []int
 	for r := range rank {
@@ -91,12 +92,12 @@ func (d *driver) asksFirst(ctx context.Context, round, rank int) bool {
 	if err != nil || record == nil {
 		return false
 	}
-	all = slices.DeleteFunc(all, func(s *successes) bool { return !s.isOf(record) })
+	all = slices.DeleteFunc(all, func(s *rounds.Successes) bool { return !s.IsOf(record) })
 	for _, r := range lower {
 		if r >= len(record.Members) || !has(r) {
 			continue
 		}
-		key := d.prefix + prefixAgent + string(record.Members[r].ID)
+		key := d.prefix + rounds.PrefixAgent + string(record.Members[r].ID)
 		found, err := listKeys(ctx, d.store, key)
 		if err != nil || slices.ContainsFunc(found, func(e coord.Event) bool { return e.Key == key }) {
 			return false
@@ -106,14 +107,14 @@ func (d *driver) asksFirst(ctx context.Context, round, rank int) bool {
 }
 
 // readRecord returns the record of a round; nil if there is none.
-func (d *driver) readRecord(ctx context.Context, round int) (*Record, error) {
-	key := d.prefix + roundKey(round)
+func (d *driver) readRecord(ctx context.Context, round int) (*rounds.Record, error) {
+	key := d.prefix + rounds.RoundKey(round)
 	events, err := listKeys(ctx, d.store, key)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range events {
-		if r := new(Record); e.Key == key && decodeRecord(e.Value, r) == nil {
+		if r := new(rounds.Record); e.Key == key && rounds.DecodeRecord(e.Value, r) == nil {
 			return r, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // askHarness is a round of agents on one store. Each serves AskStacks and replies to others; the last one is silent.
@@ -25,7 +26,7 @@ func newAskHarness(t *testing.T, agents int) *askHarness {
 	t.Helper()
 	b := &askHarness{t: t, server: coord.NewServer(coord.ServerOptions{})}
 	t.Cleanup(func() { _ = b.server.Close() })
-	record := Record{Round: 4}
+	record := rounds.Record{Round: 4}
 	for i := range agents {
 		store, err := b.server.Local()
 		if err != nil {
@@ -35,10 +36,10 @@ func newAskHarness(t *testing.T, agents int) *askHarness {
 			stackRequests: make(chan func(context.Context, *driver)), driveDone: make(chan struct{}),
 		}
 		d := &driver{
-			store: store, prefix: prefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
+			store: store, prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
 			status:        func(context.Context) []byte { return nil },
 			stackRequests: h.stackRequests,
-			stacks: func(context.Context, StacksRequest) []byte {
+			stacks: func(context.Context, rounds.StacksRequest) []byte {
 				if i == 0 {
 					b.reads++
 				}
@@ -50,10 +51,10 @@ func newAskHarness(t *testing.T, agents int) *askHarness {
 			go func() { _ = d.publishStatus(t.Context()) }()
 		}
 		b.stores, b.asks = append(b.stores, store), append(b.asks, h)
-		record.Members = append(record.Members, RecordMember{ID: store.Session(), Nproc: 1})
-		b.put(prefixAgent+string(store.Session()), Report{}, true, store)
+		record.Members = append(record.Members, rounds.RecordMember{ID: store.Session(), Nproc: 1})
+		b.put(rounds.PrefixAgent+string(store.Session()), rounds.Report{}, true, store)
 	}
-	b.put(roundKey(4), record, false, b.stores[0])
+	b.put(rounds.RoundKey(4), record, false, b.stores[0])
 	return b
 }
 
@@ -71,7 +72,7 @@ func (b *askHarness) put(key string, value any, owned bool, by coord.Store) {
 // succeeded records which ranks have succeeded.
 func (b *askHarness) succeeded(session coord.SessionID, bits byte) {
 	b.t.Helper()
-	b.put(successKey(4, 0), successes{Round: 4, Session: session, Bits: []byte{bits}}, false, b.stores[0])
+	b.put(rounds.SuccessKey(4, 0), rounds.Successes{Round: 4, Session: session, Bits: []byte{bits}}, false, b.stores[0])
 }
 
 // ask calls AskStacks for a rank and returns what the agents have replied, "-" for a silent one, and how long it took.
@@ -83,7 +84,7 @@ func (b *askHarness) ask(rank int) (string, time.Duration) {
 	s := b.asks[rank].AskStacks(ctx, 4, rank)
 	took := time.Since(began)
 	synctest.Wait()
-	if left, err := listKeys(b.t.Context(), b.stores[0], "run/"+prefixWatcher); err != nil || len(left) > 0 {
+	if left, err := listKeys(b.t.Context(), b.stores[0], "run/"+rounds.PrefixWatcher); err != nil || len(left) > 0 {
 		b.t.Errorf("keys are left: %v, %v", left, err)
 	}
 	if s == nil {
@@ -145,7 +146,7 @@ func TestOneAsks(t *testing.T) {
 		}
 		b.succeeded(b.stores[0].Session(), 0b011)
 		if _, err := b.stores[0].Commit(t.Context(), nil, []coord.Op{
-			{Key: "run/" + prefixAgent + string(b.stores[0].Session()), Delete: true},
+			{Key: "run/" + rounds.PrefixAgent + string(b.stores[0].Session()), Delete: true},
 		}); err != nil {
 			t.Fatal(err)
 		}

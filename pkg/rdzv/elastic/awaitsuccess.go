@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // successWait is how long an agent that is told to leave the exit barrier waits until its success is recorded. The
@@ -17,10 +18,10 @@ const successWait = time.Second
 func (d *driver) awaitSuccess(ctx context.Context, round, rank int) {
 	ctx, cancel := context.WithTimeout(ctx, successWait)
 	defer cancel()
-	key := d.prefix + successKey(round, rank)
+	key := d.prefix + rounds.SuccessKey(round, rank)
 	err := d.store.Watch(ctx, key, func(b coord.Batch) error {
 		for _, e := range b.Events {
-			if s := new(successes); e.Key == key && json.Unmarshal(e.Value, s) == nil && s.has(rank) {
+			if s := new(rounds.Successes); e.Key == key && json.Unmarshal(e.Value, s) == nil && s.Has(rank) {
 				return errListed
 			}
 		}

@@ -26,10 +26,10 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 	}
 	h.call(func(now time.Duration) {
 		switch {
-		case h.m.succeed(now):
-			h.stops.withdraw()
-		case h.m.mustStop(): // the agent may have received it, and waited for exits
-			h.stops.repeat()
+		case h.m.Succeed(now):
+			h.stops.Withdraw()
+		case h.m.MustStop(): // the agent may have received it, and waited for exits
+			h.stops.Repeat()
 		}
 	})
 	hosts := h.hosts() // before the end of the rendezvous closes the worker store
@@ -75,7 +75,7 @@ func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *
 	defer over.Stop()
 	for {
 		select {
-		case s := <-h.stops.c:
+		case s := <-h.stops.C:
 			if s.Round == h.current && !h.ended() {
 				return &s, true
 			}
@@ -111,12 +111,12 @@ func (h *Handler) untilHostGone() time.Duration {
 // node any more. A Stop that arrives before wins. Only the driving goroutine decides which came first. decided is false
 // if ctx ends before.
 func (h *Handler) depart(ctx context.Context) (stop *rdzv.Stop, decided bool) {
-	h.call(func(now time.Duration) { h.m.depart(now) })
+	h.call(func(now time.Duration) { h.m.Depart(now) })
 	stop, decided = h.awaitVerdict(ctx, cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout))
 	if decided || ctx.Err() != nil {
 		return stop, decided
 	}
-	h.call(func(time.Duration) { h.m.departUnconfirmed() })
+	h.call(func(time.Duration) { h.m.DepartUnconfirmed() })
 	return h.awaitVerdict(ctx, rdzv.NoTimeout)
 }
 
@@ -163,7 +163,7 @@ func (h *Handler) needed() error {
 // logDeparture logs who still ran when this node left the exit barrier, and which store of theirs was on this node.
 func (h *Handler) logDeparture(hosts string) {
 	h.mu.Lock()
-	others := h.over.others
+	others := h.over.Others
 	h.mu.Unlock()
 	level, consequence := zerolog.InfoLevel, ""
 	if hosts != "" {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // verdict is what Succeed returned.
@@ -56,7 +57,7 @@ func TestSucceedIsInterrupted(t *testing.T) {
 		ended <- verdict{stop, err}
 	}()
 	for asked := make(chan bool, 1); ; {
-		guest.call(func(time.Duration) { asked <- guest.m.isDeparting() })
+		guest.call(func(time.Duration) { asked <- guest.m.IsDeparting() })
 		if await(t, "the member", asked) {
 			break
 		}
@@ -136,14 +137,14 @@ func awaitDone(t *testing.T, host *Handler, n int) {
 	t.Helper()
 	store := localStore(t, host.opts.Access.(*C10d).hosted().server)
 	err := Observe(t.Context(), store, "run", func(Snapshot) error {
-		agents, err := listKeys(t.Context(), store, "run/"+prefixAgent)
+		agents, err := listKeys(t.Context(), store, "run/"+rounds.PrefixAgent)
 		if err != nil {
 			return err
 		}
 		done := 0
 		for _, e := range agents {
-			var r Report
-			if json.Unmarshal(e.Value, &r) == nil && r.Phase == Done {
+			var r rounds.Report
+			if json.Unmarshal(e.Value, &r) == nil && r.Phase == rounds.Done {
 				done++
 			}
 		}

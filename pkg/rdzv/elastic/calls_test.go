@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // newLonelyHandler returns the handler of a job of one node, which nothing outside of the process sees.
@@ -23,7 +24,7 @@ func newLonelyHandler() *Handler {
 	j := job(1, 1)
 	j.LastCall = 0
 	return New(Options{
-		Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: -1},
+		Backend: "c10d", RunID: "run", Job: j, Node: rounds.Node{Host: "a", Identity: "a", Hint: -1},
 		Access: &C10d{RunID: "run", Version: "test", TTL: 2 * time.Second, SingleNode: true, Logger: zerolog.Nop()},
 		Stores: WorkerStores{Addr: "127.0.0.1", Fixed: true}, KeepAlive: 200 * time.Millisecond,
 		Timeout: time.Second, CloseTimeout: 10 * time.Second,
@@ -121,14 +122,14 @@ func TestEarlyCalls(t *testing.T) {
 		t.Errorf("IsClosed: %v, %v", closed, err)
 	}
 	done := enter(t, h, nil)
-	for r := (Report{}); r.Phase != Ready; {
-		reported := make(chan Report, 1) // the call may come after the wait below, and must not block the agent
-		go h.call(func(time.Duration) { reported <- h.m.currentReport() })
+	for r := (rounds.Report{}); r.Phase != rounds.Ready; {
+		reported := make(chan rounds.Report, 1) // the call may come after the wait below, and must not block the agent
+		go h.call(func(time.Duration) { reported <- h.m.CurrentReport() })
 		select {
 		case r = <-reported:
 		case <-time.After(time.Millisecond): // the session is not open yet
 		}
-		if r.Phase == Ready && (!r.Leaving || r.Failure == nil || r.Failure.ExitCode != 7) {
+		if r.Phase == rounds.Ready && (!r.Leaving || r.Failure == nil || r.Failure.ExitCode != 7) {
 			t.Errorf("the first report: %+v", r)
 		}
 	}
@@ -226,8 +227,8 @@ func TestSetClosed(t *testing.T) {
 // Each error of the contract has exactly one kind.
 func TestErrorKinds(t *testing.T) {
 	for _, tt := range []struct{ err, want error }{
-		{&RefusedError{}, rdzv.ErrRefused},
-		{&FinishedError{}, rdzv.ErrClosed},
+		{&rounds.RefusedError{}, rdzv.ErrRefused},
+		{&rounds.FinishedError{}, rdzv.ErrClosed},
 		{&rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndSucceeded}}, rdzv.ErrGracefulExit},
 		{&rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed}}, rdzv.ErrClosed},
 		{&rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, rdzv.ErrClosed},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // A run is closed by one of its agents (Report.Close), or by a closeRequest from outside. The leader records the
@@ -20,31 +21,31 @@ import (
 
 // observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the
 // run's parameters, so the request cannot be overtaken.
-func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batch) error {
+func (d *leaderDriver) observeClose(ctx context.Context, l *rounds.Leader, b coord.Batch) error {
 	if b.Resync {
-		l.forgetClosers()
+		l.ForgetClosers()
 	}
 	for _, e := range b.Events {
-		var r closeRequest
+		var r rounds.CloseRequest
 		switch {
-		case strings.HasPrefix(e.Key, d.prefix+prefixClose):
-			l.observeCloser(e.Key, !e.Deleted)
+		case strings.HasPrefix(e.Key, d.prefix+rounds.PrefixClose):
+			l.ObserveCloser(e.Key, !e.Deleted)
 			continue
-		case e.Key != d.prefix+keyClose || e.Deleted:
+		case e.Key != d.prefix+rounds.KeyClose || e.Deleted:
 			continue
 		}
 		if err := json.Unmarshal(e.Value, &r); err != nil {
 			d.log.Warn().Err(err).Msg("a request to close the run is malformed")
 			continue
 		}
-		key := d.prefix + l.jobKey()
+		key := d.prefix + l.JobKey()
 		job, err := listKeys(ctx, d.store, key)
 		if err != nil {
 			return err
 		}
 		for _, j := range job {
 			if j.Key == key && j.Create == r.Job {
-				l.requestClose(r.By)
+				l.RequestClose(r.By)
 			}
 		}
 	}
@@ -77,7 +78,7 @@ func Close(ctx context.Context, store coord.Store, runID, by string) (rdzv.Outco
 	running.Go(func() { _ = (&observer{store: store}).keepAlive(alive) })
 	defer running.Wait()
 	defer cancel()
-	d := &leaderDriver{store: store, prefix: prefixOf(runID)}
+	d := &leaderDriver{store: store, prefix: rounds.PrefixOf(runID)}
 	seen, err := d.findRun(ctx)
 	if err != nil {
 		return rdzv.Outcome{}, err
@@ -109,24 +110,24 @@ func (d *leaderDriver) findRun(ctx context.Context) (namedRun, error) {
 	switch {
 	case err != nil:
 		return namedRun{}, err
-	case saved.outcome != nil:
-		return namedRun{}, &rdzv.EndedError{Outcome: *saved.outcome, Late: saved.history.finished.lateness(time.Now())}
-	case saved.job == nil:
+	case saved.Outcome != nil:
+		return namedRun{}, &rdzv.EndedError{Outcome: *saved.Outcome, Late: saved.History.Finished.Lateness(time.Now())}
+	case saved.Job == nil:
 		return namedRun{}, ErrNoRun
 	}
-	return namedRun{Key: d.prefix + jobKey(saved.begun), Create: saved.jobRevision}, nil
+	return namedRun{Key: d.prefix + rounds.JobKey(saved.Begun), Create: saved.JobRevision}, nil
 }
 
 // writeCloseRequest requests the end of a run, unless that has ended, or was begun again.
 func (d *leaderDriver) writeCloseRequest(ctx context.Context, run namedRun, by string) error {
-	value, err := json.Marshal(closeRequest{Job: run.Create, By: by})
+	value, err := json.Marshal(rounds.CloseRequest{Job: run.Create, By: by})
 	if err != nil {
 		return err
 	}
-	guards := []coord.Guard{coord.Guard(run), {Key: d.prefix + keyResult}}
+	guards := []coord.Guard{coord.Guard(run), {Key: d.prefix + rounds.KeyResult}}
 	_, err = d.store.Commit(ctx, guards, []coord.Op{
-		{Key: d.prefix + keyClose, Value: value, TTL: closeRequestTTL},
-		{Key: d.prefix + prefixClose + string(d.store.Session()), Value: []byte("{}"), Owned: true},
+		{Key: d.prefix + rounds.KeyClose, Value: value, TTL: rounds.CloseRequestTTL},
+		{Key: d.prefix + rounds.PrefixClose + string(d.store.Session()), Value: []byte("{}"), Owned: true},
 	})
 	return err
 }
@@ -144,16 +145,16 @@ func (d *leaderDriver) whyNotClosed(ctx context.Context, run namedRun) error {
 
 // awaitResult waits for the result of a run whose end is requested.
 func (d *leaderDriver) awaitResult(ctx context.Context, run namedRun) (o rdzv.Outcome, err error) {
-	err = d.store.Watch(ctx, d.prefix+prefixState, func(b coord.Batch) error {
+	err = d.store.Watch(ctx, d.prefix+rounds.PrefixState, func(b coord.Batch) error {
 		replaced := false
 		for _, e := range b.Events {
 			switch {
-			case e.Key == d.prefix+keyResult && !e.Deleted:
+			case e.Key == d.prefix+rounds.KeyResult && !e.Deleted:
 				if err := json.Unmarshal(e.Value, &o); err != nil {
 					return fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
 				}
 				return errListed
-			case strings.HasPrefix(e.Key, d.prefix+prefixJob) && !e.Deleted && e.Create != run.Create:
+			case strings.HasPrefix(e.Key, d.prefix+rounds.PrefixJob) && !e.Deleted && e.Create != run.Create:
 				replaced = true
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // localStore returns a session of a store in this process.
@@ -59,7 +60,7 @@ func TestCloseWithoutLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + jobKey(0), Value: value}}); err != nil {
+	if _, err := store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + rounds.JobKey(0), Value: value}}); err != nil {
 		t.Fatal(err)
 	}
 	d := newLeaderDriver(store, "run", zerolog.Nop())
@@ -81,7 +82,7 @@ func TestStaleCloseRequest(t *testing.T) {
 	server := coord.NewServer(coord.ServerOptions{})
 	defer server.Close()
 	d := newLeaderDriver(localStore(t, server), "run", zerolog.Nop())
-	rev, err := d.store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + jobKey(0), Value: []byte("{}")}})
+	rev, err := d.store.Commit(t.Context(), nil, []coord.Op{{Key: "run/" + rounds.JobKey(0), Value: []byte("{}")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,17 +93,17 @@ func TestStaleCloseRequest(t *testing.T) {
 	}{
 		{"another run", `{"job":99,"by":"ann"}`, ""},
 		{"malformed", `{`, ""},
-		{"this run", string(must(json.Marshal(closeRequest{rev, "ann"}))), "ann"},
+		{"this run", string(must(json.Marshal(rounds.CloseRequest{Job: rev, By: "ann"}))), "ann"},
 	} {
-		l := newLeader(1, savedState{job: &Job{Min: 1, Max: 1}}, 0)
-		batch := coord.Batch{Events: []coord.Event{{Key: "run/" + keyClose, Value: []byte(tt.value)}}}
+		l := rounds.NewLeader(1, rounds.SavedState{Job: &rounds.Job{Min: 1, Max: 1}}, 0)
+		batch := coord.Batch{Events: []coord.Event{{Key: "run/" + rounds.KeyClose, Value: []byte(tt.value)}}}
 		if err := d.observeClose(t.Context(), l, batch); err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		closedBy := ""
-		writes, _, _ := l.decide(0)
+		writes, _, _ := l.Decide(0)
 		for _, w := range writes {
-			if o, ok := w.value.(rdzv.Outcome); ok {
+			if o, ok := w.Value.(rdzv.Outcome); ok {
 				closedBy = o.ClosedBy
 			}
 		}
@@ -115,8 +116,8 @@ func TestStaleCloseRequest(t *testing.T) {
 // A store that ends with the run waits until who has closed the run knows.
 func TestCloserLearnsResult(t *testing.T) {
 	d := &leaderDriver{prefix: "run/"}
-	l := newLeader(1, savedState{outcome: &rdzv.Outcome{Ending: rdzv.EndClosed}}, 0)
-	const key = "run/" + prefixClose + "s"
+	l := rounds.NewLeader(1, rounds.SavedState{Outcome: &rdzv.Outcome{Ending: rdzv.EndClosed}}, 0)
+	const key = "run/" + rounds.PrefixClose + "s"
 	for _, tt := range []struct {
 		batch coord.Batch
 		want  bool
@@ -127,8 +128,8 @@ func TestCloserLearnsResult(t *testing.T) {
 		{coord.Batch{Events: []coord.Event{{Key: key, Value: []byte("{}")}}}, false},
 		{coord.Batch{Resync: true}, true},
 	} {
-		if err := d.observeClose(t.Context(), l, tt.batch); err != nil || l.acknowledged() != tt.want {
-			t.Errorf("%+v: acknowledged %v, %v; want %v", tt.batch, l.acknowledged(), err, tt.want)
+		if err := d.observeClose(t.Context(), l, tt.batch); err != nil || l.Acknowledged() != tt.want {
+			t.Errorf("%+v: acknowledged %v, %v; want %v", tt.batch, l.Acknowledged(), err, tt.want)
 		}
 	}
 }
@@ -143,8 +144,8 @@ func TestCloseRunBegunAgain(t *testing.T) {
 	d := newLeaderDriver(localStore(t, server), "run", zerolog.Nop())
 	join := func(maxNodes int) coord.Store {
 		agent := localStore(t, server)
-		report := must(json.Marshal(Report{Node: Node{Host: "h", Identity: "h", Nproc: 1}, Job: job(2, maxNodes), Phase: Ready}))
-		op := coord.Op{Key: "run/" + prefixAgent + string(agent.Session()), Value: report, Owned: true}
+		report := must(json.Marshal(rounds.Report{Node: rounds.Node{Host: "h", Identity: "h", Nproc: 1}, Job: job(2, maxNodes), Phase: rounds.Ready}))
+		op := coord.Op{Key: "run/" + rounds.PrefixAgent + string(agent.Session()), Value: report, Owned: true}
 		if _, err := agent.Commit(t.Context(), nil, []coord.Op{op}); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func TestCloseRunBegunAgain(t *testing.T) {
 	}
 	// awaitRun waits for another run than the last one.
 	awaitRun := func(last namedRun) (run namedRun) {
-		err := d.store.Watch(t.Context(), "run/"+prefixState, func(coord.Batch) error {
+		err := d.store.Watch(t.Context(), "run/"+rounds.PrefixState, func(coord.Batch) error {
 			var err error
 			if run, err = d.findRun(t.Context()); errors.Is(err, ErrNoRun) || err == nil && run == last {
 				return nil

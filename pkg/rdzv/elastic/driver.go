@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // driver connects one agent's member to one session of the store. It writes the member's reports, hands it the leader's
@@ -22,25 +23,25 @@ type driver struct {
 	timeout  time.Duration // of one request to the store
 	log      zerolog.Logger
 
-	m          *member
+	m          *rounds.Member
 	clock      func() time.Duration
-	origin     time.Duration // the zero of the member's time, on clock
-	watchdogAt optionalTime  // the deadline that watchdog was called with last
+	origin     time.Duration       // the zero of the member's time, on clock
+	watchdogAt rounds.OptionalTime // the deadline that watchdog was called with last
 
 	watchdog func(at time.Duration) // Options.Watchdog
-	probe    func(now time.Duration) (next optionalTime)
-	status   func(context.Context) []byte                         // Options.Status
-	stacks   func(context.Context, StacksRequest) []byte          // Options.Stacks; nil if it is
-	looks    <-chan lookOrder                                     // the leader's orders to look at the job's workers
-	examine  func(context.Context, int, []NodeStacks) HangFinding // Options.Examine; nil if it is
+	probe    func(now time.Duration) (next rounds.OptionalTime)
+	status   func(context.Context) []byte                                       // Options.Status
+	stacks   func(context.Context, rounds.StacksRequest) []byte                 // Options.Stacks; nil if it is
+	looks    <-chan lookOrder                                                   // the leader's orders to look at the job's workers
+	examine  func(context.Context, int, []rounds.NodeStacks) rounds.HangFinding // Options.Examine; nil if it is
 	// stackRequests are the calls of Handler.AskStacks; nil if nobody can ask.
 	stackRequests <-chan func(session context.Context, d *driver)
 	// statusInterval is the time between two statuses while somebody observes the run.
 	statusInterval time.Duration
 	calls          <-chan func(now time.Duration) // of the agent, made by the loop
-	execute        func(orders []order)           // must not block
+	execute        func(orders []rounds.Order)    // must not block
 	waiting        *waitingNodes                  // nil if nobody can ask
-	storeMoved     func(storeAddrs)               // called when the store is at other addresses; nil if it stays
+	storeMoved     func(rounds.StoreAddrs)        // called when the store is at other addresses; nil if it stays
 	proved         func(sent time.Duration)       // called with when an answered keep-alive was sent; nil if storeMoved is
 }
 
@@ -50,8 +51,8 @@ func (d *driver) now() time.Duration { return d.clock() - d.origin }
 func (d *driver) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers, reports, renewals := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
-	proofs, findings, watchEnded := make(chan time.Duration), make(chan HangFinding), make(chan struct{})
+	answers, reports, renewals := make(chan rounds.Answer), make(chan rounds.Report, 1), make(chan struct{}, 1)
+	proofs, findings, watchEnded := make(chan time.Duration), make(chan rounds.HangFinding), make(chan struct{})
 	tasks := []func() error{
 		func() error {
 			defer close(watchEnded)
@@ -89,15 +90,15 @@ func (d *driver) run(ctx context.Context) error {
 
 // handleLastAnswers handles the answers that arrived before the session was lost. An agent that was paused finds both
 // at once, and the last answer may be the job's result.
-func (d *driver) handleLastAnswers(ctx context.Context, answers <-chan Answer, watchEnded <-chan struct{}) {
+func (d *driver) handleLastAnswers(ctx context.Context, answers <-chan rounds.Answer, watchEnded <-chan struct{}) {
 	if d.store.Err() == nil {
 		return
 	}
 	for {
 		select {
 		case a := <-answers:
-			d.m.handleAnswer(d.now(), a)
-			d.execute(d.m.takeOrders())
+			d.m.HandleAnswer(d.now(), a)
+			d.execute(d.m.TakeOrders())
 		case <-watchEnded:
 			return
 		case <-ctx.Done():
@@ -108,23 +109,23 @@ func (d *driver) handleLastAnswers(ctx context.Context, answers <-chan Answer, w
 
 // loop is the only goroutine that uses the member, until it returns.
 func (d *driver) loop(
-	ctx context.Context, answers <-chan Answer, reports chan Report, renewals chan<- struct{},
-	proofs <-chan time.Duration, findings <-chan HangFinding, ended <-chan error,
+	ctx context.Context, answers <-chan rounds.Answer, reports chan rounds.Report, renewals chan<- struct{},
+	proofs <-chan time.Duration, findings <-chan rounds.HangFinding, ended <-chan error,
 ) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	renewAt := d.m.provenAt() + d.interval
-	var shown Answer
+	renewAt := d.m.ProvenAt() + d.interval
+	var shown rounds.Answer
 	for {
 		now := d.now()
-		d.m.tick(now)
+		d.m.Tick(now)
 		d.setWatchdog()
-		d.execute(d.m.takeOrders())
-		if at := d.m.searchAt(); d.storeMoved != nil && at.set && now >= at.at {
+		d.execute(d.m.TakeOrders())
+		if at := d.m.SearchAt(); d.storeMoved != nil && at.Set && now >= at.At {
 			return errStoreSilent
 		}
 		probeAt := d.probe(now)
-		if report, changed := d.m.takeReport(); changed {
+		if report, changed := d.m.TakeReport(); changed {
 			select { // a report that was not written yet is out of date
 			case <-reports:
 			default:
@@ -145,12 +146,12 @@ func (d *driver) loop(
 		case a := <-answers:
 			if !reflect.DeepEqual(a, shown) {
 				shown = a
-				d.m.handleAnswer(d.now(), a)
+				d.m.HandleAnswer(d.now(), a)
 			}
 		case f := <-findings:
-			d.m.recordFinding(f)
+			d.m.RecordFinding(f)
 		case sent := <-proofs:
-			d.m.recordProof(d.now(), sent)
+			d.m.RecordProof(d.now(), sent)
 			if d.proved != nil {
 				d.proved(sent)
 			}
@@ -166,37 +167,37 @@ func (d *driver) loop(
 // setWatchdog gives the watchdog a changed deadline, before any worker is started. The watchdog kills the workers then
 // if this process has not.
 func (d *driver) setWatchdog() {
-	by := d.m.deadline()
+	by := d.m.Deadline()
 	if d.watchdog == nil || by == d.watchdogAt {
 		return
 	}
 	d.watchdogAt = by
-	if by.set {
-		d.watchdog(d.origin + by.at)
+	if by.Set {
+		d.watchdog(d.origin + by.At)
 	} else {
 		d.watchdog(0)
 	}
 }
 
 // arm sets the timer to the next thing that is due.
-func (d *driver) arm(timer *time.Timer, now, renewAt time.Duration, probeAt optionalTime) {
-	next := d.m.nextTick()
+func (d *driver) arm(timer *time.Timer, now, renewAt time.Duration, probeAt rounds.OptionalTime) {
+	next := d.m.NextTick()
 	if d.storeMoved != nil {
-		next.takeEarlier(d.m.searchAt())
+		next.TakeEarlier(d.m.SearchAt())
 	}
-	next.takeEarlier(probeAt)
-	if d.interval > 0 && (!next.set || renewAt < next.at) {
-		next = optionalTime{renewAt, true}
+	next.TakeEarlier(probeAt)
+	if d.interval > 0 {
+		next.TakeEarlier(rounds.OptionalTime{At: renewAt, Set: true})
 	}
-	if next.set {
-		timer.Reset(max(0, next.at-now))
+	if next.Set {
+		timer.Reset(max(0, next.At-now))
 	} else {
 		timer.Stop()
 	}
 }
 
 // watchAnswers delivers the leader's answers.
-func (d *driver) watchAnswers(ctx context.Context, answers chan<- Answer) error {
+func (d *driver) watchAnswers(ctx context.Context, answers chan<- rounds.Answer) error {
 	key := d.answerKey()
 	return d.store.Watch(ctx, key, func(b coord.Batch) error {
 		for _, e := range b.Events {
@@ -212,11 +213,13 @@ func (d *driver) watchAnswers(ctx context.Context, answers chan<- Answer) error 
 }
 
 // answerKey returns the key of the leader's answers to this agent.
-func (d *driver) answerKey() string { return d.prefix + prefixAnswer + string(d.store.Session()) }
+func (d *driver) answerKey() string {
+	return d.prefix + rounds.PrefixAnswer + string(d.store.Session())
+}
 
 // deliverAnswer hands the loop an answer of the leader. The loop ignores an answer that it has already.
-func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<- Answer) error {
-	var a Answer
+func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<- rounds.Answer) error {
+	var a rounds.Answer
 	if err := json.Unmarshal(value, &a); err != nil {
 		d.log.Warn().Err(err).Msg("cannot decode the leader's answer")
 		return nil
@@ -230,8 +233,8 @@ func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<-
 }
 
 // writeReports writes the latest report until the store has it.
-func (d *driver) writeReports(ctx context.Context, reports <-chan Report) error {
-	var latest Report
+func (d *driver) writeReports(ctx context.Context, reports <-chan rounds.Report) error {
+	var latest rounds.Report
 	var again <-chan time.Time
 	for {
 		select {
@@ -251,14 +254,14 @@ func (d *driver) writeReports(ctx context.Context, reports <-chan Report) error 
 }
 
 // putReport writes a report once.
-func (d *driver) putReport(ctx context.Context, r Report) error {
-	value, err := json.Marshal(r.asOf(d.now())) // it may have waited for the store
+func (d *driver) putReport(ctx context.Context, r rounds.Report) error {
+	value, err := json.Marshal(r.AsOf(d.now())) // it may have waited for the store
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	op := coord.Op{Key: d.prefix + prefixAgent + string(d.store.Session()), Value: value, Owned: true}
+	op := coord.Op{Key: d.prefix + rounds.PrefixAgent + string(d.store.Session()), Value: value, Owned: true}
 	_, err = d.store.Commit(ctx, nil, []coord.Op{op})
 	if ctx.Err() != nil {
 		err = coord.ErrUnavailable
@@ -268,7 +271,7 @@ func (d *driver) putReport(ctx context.Context, r Report) error {
 
 // renew renews the session once. When it returns, the agent has seen every answer that the leader had written before
 // the call. The leader relies on that: an agent that renews its session after a Halt has received the Halt.
-func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
+func (d *driver) renew(ctx context.Context, answers chan<- rounds.Answer) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if err := d.store.KeepAlive(ctx); err != nil {
@@ -287,7 +290,7 @@ func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
 
 // keepAliveLoop renews the session whenever renewals asks for it, and sends the time of each renewal to proofs.
 func (d *driver) keepAliveLoop(
-	ctx context.Context, answers chan<- Answer, renewals <-chan struct{}, proofs chan<- time.Duration,
+	ctx context.Context, answers chan<- rounds.Answer, renewals <-chan struct{}, proofs chan<- time.Duration,
 ) error {
 	for {
 		select {

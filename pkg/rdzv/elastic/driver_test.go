@@ -10,6 +10,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // A report has the age of its failure at the time when the store gets it, however long it has waited.
@@ -23,22 +24,22 @@ func TestReportHasTheAgeOfItsFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := &driver{
-			store: store, prefix: prefixOf("run"), timeout: probeTimeout,
+			store: store, prefix: rounds.PrefixOf("run"), timeout: probeTimeout,
 			clock: func() time.Duration { return time.Since(began) },
 		}
 		m := memberAtWork(d.now())
-		m.fail(d.now(), rdzv.Failure{Age: time.Second})
+		m.Fail(d.now(), rdzv.Failure{Age: time.Second})
 		<-time.After(4 * time.Second)
-		if err := d.putReport(t.Context(), m.currentReport()); err != nil {
+		if err := d.putReport(t.Context(), m.CurrentReport()); err != nil {
 			t.Fatal(err)
 		}
-		var got Report
-		events, err := listKeys(t.Context(), store, prefixOf("run")+prefixAgent)
+		var got rounds.Report
+		events, err := listKeys(t.Context(), store, rounds.PrefixOf("run")+rounds.PrefixAgent)
 		if err = errors.Join(err, json.Unmarshal(events[0].Value, &got)); err != nil ||
 			got.Failure.Age != 5*time.Second {
 			t.Errorf("the failure is %v old, %v", got.Failure.Age, err)
 		}
-		if m.currentReport().Failure.Age != time.Second {
+		if m.CurrentReport().Failure.Age != time.Second {
 			t.Error("writing a report changed it")
 		}
 	})
@@ -62,7 +63,7 @@ func (s *laggingStore) Get(_ context.Context, key string) ([]byte, error) {
 
 // A renewed session proves that the agent has received the earlier answers, even if its watch lags behind.
 func TestRenewDeliversTheAnswer(t *testing.T) {
-	halt, err := json.Marshal(Answer{Kind: Halt, Fence: Fence{Epoch: 1, Round: 3}})
+	halt, err := json.Marshal(rounds.Answer{Kind: rounds.Halt, Fence: rounds.Fence{Epoch: 1, Round: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +79,8 @@ func TestRenewDeliversTheAnswer(t *testing.T) {
 		{name: "the store is unavailable", store: laggingStore{err: unavailable}, err: unavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &driver{store: &tt.store, prefix: prefixOf("run"), timeout: time.Minute}
-			answers := make(chan Answer, 1)
+			d := &driver{store: &tt.store, prefix: rounds.PrefixOf("run"), timeout: time.Minute}
+			answers := make(chan rounds.Answer, 1)
 			if err := d.renew(t.Context(), answers); !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
 			}
@@ -109,8 +110,8 @@ func (s *endedStore) Watch(_ context.Context, key string, handle func(coord.Batc
 
 // TestLastAnswerBeforeLoss gives a driver the job's result together with the loss of the store.
 func TestLastAnswerBeforeLoss(t *testing.T) {
-	end, err := json.Marshal(Answer{
-		Kind: End, Fence: Fence{Epoch: 1, Round: 3}, Outcome: &rdzv.Outcome{Ending: rdzv.EndSucceeded},
+	end, err := json.Marshal(rounds.Answer{
+		Kind: rounds.End, Fence: rounds.Fence{Epoch: 1, Round: 3}, Outcome: &rdzv.Outcome{Ending: rdzv.EndSucceeded},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -119,27 +120,27 @@ func TestLastAnswerBeforeLoss(t *testing.T) {
 		s := &endedStore{last: end, lost: make(chan struct{})}
 		close(s.lost)
 		m, executed := memberAtWork(0), 0
-		m.succeed(0)
-		m.takeReport()
+		m.Succeed(0)
+		m.TakeReport()
 		d := &driver{
-			store: s, prefix: prefixOf("run"), timeout: time.Minute, m: m,
-			clock: func() time.Duration { return 0 }, execute: func([]order) { executed++ },
-			probe: func(time.Duration) optionalTime { return optionalTime{} },
+			store: s, prefix: rounds.PrefixOf("run"), timeout: time.Minute, m: m,
+			clock: func() time.Duration { return 0 }, execute: func([]rounds.Order) { executed++ },
+			probe: func(time.Duration) rounds.OptionalTime { return rounds.OptionalTime{} },
 		}
 		if err := d.run(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		if m.outcome() == nil {
+		if m.Outcome() == nil {
 			t.Fatal("the driver has dropped the job's result")
 		}
 	}
 }
 
 // memberAtWork returns the member of an agent whose workers run in a round of one node.
-func memberAtWork(now time.Duration) *member {
-	m := newMember(memberOptions{}, now)
-	m.enter(now, Node{}, Offer{}, rdzv.Member{})
-	m.handleAnswer(now, Answer{Kind: Run, Fence: Fence{Epoch: 1}, Place: &Place{Nodes: 1}})
-	m.takeOrders()
+func memberAtWork(now time.Duration) *rounds.Member {
+	m := rounds.NewMember(rounds.MemberOptions{}, now)
+	m.Enter(now, rounds.Node{}, rounds.Offer{}, rdzv.Member{})
+	m.HandleAnswer(now, rounds.Answer{Kind: rounds.Run, Fence: rounds.Fence{Epoch: 1}, Place: &rounds.Place{Nodes: 1}})
+	m.TakeOrders()
 	return m
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
 // groupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of
@@ -23,7 +25,7 @@ func (m *Marker) beside(prefix string) string {
 
 // readEarlierGroup returns what an earlier agent at this place has recorded, or nil. A group of another launch, which
 // its scheduler has ended, does not count.
-func (p *hostPlace) readEarlierGroup(a *C10d) *earlierGroup {
+func (p *hostPlace) readEarlierGroup(a *C10d) *founding.EarlierGroup {
 	for _, marker := range p.markers {
 		if marker == nil {
 			continue
@@ -32,7 +34,7 @@ func (p *hostPlace) readEarlierGroup(a *C10d) *earlierGroup {
 		if err != nil {
 			continue
 		}
-		g := &earlierGroup{}
+		g := &founding.EarlierGroup{}
 		if json.Unmarshal(text, g) != nil || g.Label != a.Label ||
 			g.Launch != "" && a.LaunchID != "" && g.Launch != a.LaunchID {
 			return nil
@@ -78,7 +80,7 @@ func removeFile(path string) error {
 
 // writeGroup records who may go on without this process. It warns once, and not at all if a warning has said that there
 // is no place for files.
-func (p *hostPlace) writeGroup(g earlierGroup) {
+func (p *hostPlace) writeGroup(g founding.EarlierGroup) {
 	if err := p.writeBeside((*Marker).groupFile, g); err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
 		p.log.Warn().Err(err).Msg("cannot record which nodes keep the job's store: if this agent is started again while " +
 			"they go on, it may begin the job a second time")
@@ -86,12 +88,12 @@ func (p *hostPlace) writeGroup(g earlierGroup) {
 }
 
 // writeHeirs records who can take over from this process. After an error none does.
-func (p *hostPlace) writeHeirs(g earlierGroup) error {
+func (p *hostPlace) writeHeirs(g founding.EarlierGroup) error {
 	return p.writeBeside((*Marker).heirsFile, g)
 }
 
 // writeBeside replaces a file beside each marker.
-func (p *hostPlace) writeBeside(file func(*Marker) string, g earlierGroup) error {
+func (p *hostPlace) writeBeside(file func(*Marker) string, g founding.EarlierGroup) error {
 	text, err := json.Marshal(g)
 	if err != nil {
 		return err

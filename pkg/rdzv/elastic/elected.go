@@ -9,6 +9,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Elected is the access to a store outside of the agents. The agents elect one of themselves as the leader.
@@ -57,7 +58,7 @@ const announceSilence = 1500 * time.Millisecond
 // keepsTrying says for how long an agent tries to open a session, which ctx bounds.
 func keepsTrying(ctx context.Context) string {
 	if deadline, ok := ctx.Deadline(); ok {
-		return "this node keeps trying for another " + formatLeft(time.Until(deadline))
+		return "this node keeps trying for another " + rounds.FormatLeft(time.Until(deadline))
 	}
 	return "this node keeps trying"
 }

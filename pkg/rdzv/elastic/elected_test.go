@@ -9,8 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // TestSilentStoreIsAnnounced checks that an agent whose store outside of the agents hangs at first says so soon.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
 var yes, no = true, false
@@ -49,7 +50,7 @@ func TestEndpointsInAnotherOrder(t *testing.T) {
 		t.Fatalf("an agent that waits for one that waits: %v", err)
 	}
 	m := first.storeMember()
-	m.began = m.began.Add(-foundDelay)
+	m.began = m.began.Add(-founding.FoundDelay)
 	store, err := first.attempt(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func TestWaitsAtOnce(t *testing.T) {
 	if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
 		t.Fatalf("the agent begins with %v", err)
 	}
-	_, err := coord.Dial(t.Context(), a.dialOptions(a.storeMember().addr, a.Host))
+	_, err := coord.Dial(t.Context(), a.dialOptions(a.storeMember().Addr, a.Host))
 	if failed, ok := errors.AsType[*coord.DialError](err); !ok || !failed.Waits() {
 		t.Errorf("the agent says %v, want that it waits", err)
 	}
@@ -98,7 +99,7 @@ func TestEndpointNamesAnother(t *testing.T) {
 		if _, err := second.attempt(t.Context()); err == nil || permanent(err) {
 			t.Fatalf("an agent begins with %v", err)
 		}
-		second.storeMember().began = second.storeMember().began.Add(-foundDelay)
+		second.storeMember().began = second.storeMember().began.Add(-founding.FoundDelay)
 	}
 }
 
@@ -133,13 +134,13 @@ func TestOtherVersion(t *testing.T) {
 					if tt.file {
 						before := &hostPlace{log: zerolog.Nop()}
 						before.createMarkers(a)
-						before.writeGroup(earlierGroup{Addrs: []string{first.storeMember().addr}, Min: 2})
+						before.writeGroup(founding.EarlierGroup{Addrs: []string{first.storeMember().Addr}, Min: 2})
 						defer func() { before.removeBeside((*Marker).groupFile) }()
 					}
 					defer func() { _ = a.Close(t.Context(), false) }()
 					_, err := a.attempt(t.Context())
 					if m := a.storeMember(); m != nil && !permanent(err) {
-						m.began = m.began.Add(-10 * foundDelay)
+						m.began = m.began.Add(-10 * founding.FoundDelay)
 						_, err = a.attempt(t.Context())
 					}
 					if refused, ok := errors.AsType[*coord.RefusedError](err); !ok || !permanent(err) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // maxAllThreads is the largest number of nodes from which an agent that looks at the job's workers wants the stacks of
@@ -14,27 +15,27 @@ const maxAllThreads = 256
 
 // Quiet implements rdzv.Handler.
 func (h *Handler) Quiet(q *rdzv.Quiet) {
-	h.call(func(now time.Duration) { h.m.recordQuiet(now, q) })
+	h.call(func(now time.Duration) { h.m.RecordQuiet(now, q) })
 }
 
 // sendLook passes on an order to look. An order that was not begun yet is out of date.
-func (h *Handler) sendLook(look HangLook) {
+func (h *Handler) sendLook(look rounds.HangLook) {
 	select {
 	case <-h.looks:
 	default:
 	}
-	_, _, nodes := h.m.lastPlace()
+	_, _, nodes := h.m.LastPlace()
 	h.looks <- lookOrder{look, nodes}
 }
 
 // lookOrder is an order to look at the workers of a round of so many nodes.
 type lookOrder struct {
-	HangLook
+	rounds.HangLook
 	nodes int
 }
 
 // examineHangs looks at all workers of the job when the leader asks for it, and sends what was found.
-func (d *driver) examineHangs(ctx context.Context, findings chan<- HangFinding) error {
+func (d *driver) examineHangs(ctx context.Context, findings chan<- rounds.HangFinding) error {
 	for {
 		select {
 		case look := <-d.looks:
@@ -56,13 +57,13 @@ var errAllReplied = errors.New("all agents have replied")
 
 // collectStacks looks at the workers of a round on all of its nodes, and returns the replies by rank. A node that does
 // not reply in time has none. It is nil if the round is not known.
-func (d *driver) collectStacks(ctx context.Context, look lookOrder) []NodeStacks {
-	ctx, cancel := context.WithTimeout(ctx, lookReplyTimeout)
+func (d *driver) collectStacks(ctx context.Context, look lookOrder) []rounds.NodeStacks {
+	ctx, cancel := context.WithTimeout(ctx, rounds.LookReplyTimeout)
 	defer cancel()
-	request := StacksRequest{Look: true, AllThreads: look.nodes <= maxAllThreads}
+	request := rounds.StacksRequest{Look: true, AllThreads: look.nodes <= maxAllThreads}
 	own := make(chan []byte, 1)
 	go func() { own <- d.stacks(ctx, request) }()
-	var nodes []NodeStacks
+	var nodes []rounds.NodeStacks
 	o := newObserver(d.store, d.prefix)
 	err := o.run(ctx, wish{Stacks: true, StacksRequest: request}, func(s Snapshot) error {
 		var complete bool
@@ -74,10 +75,10 @@ func (d *driver) collectStacks(ctx context.Context, look lookOrder) []NodeStacks
 	if !errors.Is(err, errAllReplied) {
 		d.log.Debug().Err(err).Msg("not all nodes have replied to a look at their workers")
 	}
-	d.put(context.WithoutCancel(ctx), prefixWatcher, nil)
+	d.put(context.WithoutCancel(ctx), rounds.PrefixWatcher, nil)
 	mine := <-own
 	for i := range nodes {
-		if nodes[i].own {
+		if nodes[i].Own {
 			nodes[i].Stacks = mine
 		}
 	}
@@ -85,7 +86,7 @@ func (d *driver) collectStacks(ctx context.Context, look lookOrder) []NodeStacks
 }
 
 // replies returns what the nodes of a round have replied, and whether all others have.
-func (o *observer) replies(s Snapshot, round int) (nodes []NodeStacks, complete bool) {
+func (o *observer) replies(s Snapshot, round int) (nodes []rounds.NodeStacks, complete bool) {
 	if s.Record == nil || s.Record.Round != round {
 		return nil, false
 	}
@@ -94,11 +95,11 @@ func (o *observer) replies(s Snapshot, round int) (nodes []NodeStacks, complete 
 		if a.Rank < 0 {
 			break
 		}
-		n := NodeStacks{
+		n := rounds.NodeStacks{
 			Rank: a.Rank, Host: a.Host, Stacks: a.Stacks, Gone: a.Departed,
-			own: s.Record.Members[a.Rank].ID == o.store.Session(),
+			Own: s.Record.Members[a.Rank].ID == o.store.Session(),
 		}
-		nodes, complete = append(nodes, n), complete && (n.own || n.Gone || n.Stacks != nil)
+		nodes, complete = append(nodes, n), complete && (n.Own || n.Gone || n.Stacks != nil)
 	}
 	return nodes, complete
 }

@@ -8,9 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // TestCollectStacks checks that an agent that looks gets its own reply and those of the others, without theirs who do
@@ -32,16 +34,16 @@ func testCollectStacks(t *testing.T, all bool) {
 	defer running.Wait()
 	defer cancel()
 	var drivers []*driver
-	var members []RecordMember
+	var members []rounds.RecordMember
 	for i, host := range []string{"node0", "node1", "node2"} {
 		store, err := server.Local()
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := &driver{
-			store: store, prefix: prefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
+			store: store, prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
 			status: func(context.Context) []byte { return nil },
-			stacks: func(_ context.Context, r StacksRequest) []byte {
+			stacks: func(_ context.Context, r rounds.StacksRequest) []byte {
 				if !r.Look {
 					t.Error("the request is not to look")
 				}
@@ -49,7 +51,7 @@ func testCollectStacks(t *testing.T, all bool) {
 				return []byte(host)
 			},
 		}
-		drivers, members = append(drivers, d), append(members, RecordMember{ID: store.Session(), Host: host, Nproc: 1})
+		drivers, members = append(drivers, d), append(members, rounds.RecordMember{ID: store.Session(), Host: host, Nproc: 1})
 		if i < 2 || all {
 			running.Go(func() { _ = d.publishStatus(ctx) })
 		}
@@ -62,32 +64,32 @@ func testCollectStacks(t *testing.T, all bool) {
 		}
 		ops = append(ops, coord.Op{Key: "run/" + key, Value: data})
 	}
-	add(roundKey(3), Record{Round: 3, Members: members})
+	add(rounds.RoundKey(3), rounds.Record{Round: 3, Members: members})
 	for _, m := range members {
-		add(prefixAgent+string(m.ID), Report{Node: Node{Host: m.Host}})
+		add(rounds.PrefixAgent+string(m.ID), rounds.Report{Node: rounds.Node{Host: m.Host}})
 	}
 	if _, err := drivers[0].store.Commit(ctx, nil, ops); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	var got []string
-	for _, n := range drivers[1].collectStacks(ctx, lookOrder{HangLook{Fence{1, 3}, 1}, 3}) {
+	for _, n := range drivers[1].collectStacks(ctx, lookOrder{rounds.HangLook{Fence: rounds.Fence{Epoch: 1, Round: 3}, N: 1}, 3}) {
 		got = append(got, string(n.Stacks))
 	}
 	want, took := []string{"node0", "node1", "node2"}, time.Second
 	if !all {
-		want[2], took = "", lookReplyTimeout
+		want[2], took = "", rounds.LookReplyTimeout
 	}
 	if diff := cmp.Diff(want, got); diff != "" || time.Since(began) != took {
 		t.Errorf("after %v:\n%s", time.Since(began), diff)
 	}
 	synctest.Wait()
-	for _, prefix := range []string{prefixWatcher, prefixStacks} {
+	for _, prefix := range []string{rounds.PrefixWatcher, rounds.PrefixStacks} {
 		if left, err := listKeys(ctx, drivers[1].store, "run/"+prefix); err != nil || len(left) > 0 {
 			t.Errorf("left %v, %v", left, err)
 		}
 	}
-	if drivers[1].collectStacks(ctx, lookOrder{HangLook{Fence{1, 4}, 1}, 3}) != nil {
+	if drivers[1].collectStacks(ctx, lookOrder{rounds.HangLook{Fence: rounds.Fence{Epoch: 1, Round: 4}, N: 1}, 3}) != nil {
 		t.Error("a look at another round finds something")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // A session survives a broken connection: nobody stops.
@@ -25,9 +26,9 @@ func TestBrokenConnectionIsResumed(t *testing.T) {
 			case s = <-guest.Stops():
 			case s = <-host.Stops():
 			case <-over:
-				over, s.Round = nil, noRound
+				over, s.Round = nil, rounds.NoRound
 			}
-			if s.Round != noRound {
+			if s.Round != rounds.NoRound {
 				t.Fatalf("%+v", s)
 			}
 		}
@@ -221,7 +222,7 @@ func TestUnreachableRank0(t *testing.T) {
 		case got := <-aside:
 			t.Fatalf("node 0 entered a round or ended: %+v", got)
 		case s := <-hs[1].Stops():
-			if s.Round != noRound {
+			if s.Round != rounds.NoRound {
 				t.Fatalf("the round ended: %+v", s)
 			}
 		case <-over:

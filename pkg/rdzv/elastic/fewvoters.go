@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Too few voters
@@ -35,13 +36,13 @@ const (
 // of at most two nodes cannot have more.
 func shortageOf(s group.Status, candidates, maxNodes int) shortage {
 	switch {
-	case !s.Leading || maxNodes < minVoters:
+	case !s.Leading || maxNodes < rounds.MinVoters:
 		return noShortage
-	case len(s.Voters) >= minVoters && len(s.Apart) > 0:
+	case len(s.Voters) >= rounds.MinVoters && len(s.Apart) > 0:
 		return shortOfPaths
-	case len(s.Voters) >= minVoters:
+	case len(s.Voters) >= rounds.MinVoters:
 		return noShortage
-	case candidates < minVoters:
+	case candidates < rounds.MinVoters:
 		return shortOfNodes
 	}
 	return shortOfReachable
@@ -83,15 +84,15 @@ func (w *voterWatch) stop() {
 // watchVoters observes the voters after each change of what it depends on. m.mu is held.
 func (m *storeMember) watchVoters() {
 	now := noShortage
-	if m.hasRound && !m.closing && !m.acknowledged {
-		now = shortageOf(m.status, len(m.candidates), m.access.MaxNodes)
+	if m.HasRound && !m.Closing && !m.acknowledged {
+		now = shortageOf(m.Status, len(m.candidates), m.access.MaxNodes)
 	}
 	former := m.voters.now
-	enough := m.status.Leading && m.status.SurvivesLoss
+	enough := m.Status.Leading && m.Status.SurvivesLoss
 	m.voters.observe(now, enough, max(fewVotersAfter, m.access.TTL), m.sayFewVoters)
 	switch {
 	case now == shortOfPaths && m.voters.said[now]: // others than before may be concerned
-		m.problem = listed(m.status.Apart)
+		m.problem = listed(m.Status.Apart)
 	case now != former:
 		m.problem = ""
 	}
@@ -111,7 +112,7 @@ func (m *storeMember) sayFewVoters() {
 	case shortOfReachable:
 		m.problem = problemOf(unreached)
 	case shortOfPaths:
-		m.problem = listed(m.status.Apart)
+		m.problem = listed(m.Status.Apart)
 	}
 	problem, survived := m.problem, m.voters.enough
 	m.mu.Unlock()

@@ -136,13 +136,13 @@ func TestProblemIsPublished(t *testing.T) {
 	for until := time.Now().Add(10 * time.Second); ; {
 		m.update(func() {
 			m.voters.stop()
-			m.voters, m.problem, m.hasRound = voterWatch{}, "", true
-			m.candidates = []group.Candidate{{Addr: m.addr}, {Addr: "127.0.0.1:1"}, {Addr: "127.0.0.1:2"}}
+			m.voters, m.problem, m.HasRound = voterWatch{}, "", true
+			m.candidates = []group.Candidate{{Addr: m.Addr}, {Addr: "127.0.0.1:1"}, {Addr: "127.0.0.1:2"}}
 		})
 		before := m.addrs()
 		m.sayFewVoters()
 		now := m.addrs()
-		if now.Problem != "" && !now.equal(before) {
+		if now.Problem != "" && !now.Equal(before) {
 			break
 		}
 		if time.Now().After(until) { // the leader, which knows no candidates, may decide in between
@@ -150,7 +150,7 @@ func TestProblemIsPublished(t *testing.T) {
 		}
 	}
 	m.log = zerolog.Nop()
-	m.update(func() { m.closing = true })
+	m.update(func() { m.Closing = true })
 	if now := m.addrs(); now.Problem != "" {
 		t.Errorf("the problem stays: %s", now.Problem)
 	}
@@ -168,9 +168,9 @@ func TestPartedVotersArePublished(t *testing.T) {
 	var said bytes.Buffer
 	m.log = zerolog.New(&said)
 	set := func(s group.Status) {
-		m.update(func() { m.hasRound, m.status = true, s })
+		m.update(func() { m.HasRound, m.Status = true, s })
 	}
-	status := group.Status{Leading: true, Voters: []string{m.addr, "b:1", "c:1"}, Apart: []string{apart}}
+	status := group.Status{Leading: true, Voters: []string{m.Addr, "b:1", "c:1"}, Apart: []string{apart}}
 	set(status)
 	m.sayFewVoters()
 	if now := m.addrs(); now.Problem != apart || !strings.Contains(said.String(), "may end the job") {

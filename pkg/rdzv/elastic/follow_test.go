@@ -6,6 +6,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
 // An agent at an endpoint that follows another group stays with it, and passes its news on to the leader of a group
@@ -18,11 +19,11 @@ func TestFollower(t *testing.T) {
 	openTogether(t, b)
 	follower, leader := a.storeMember(), b.storeMember()
 	known := group.Announcement{Addr: "127.0.0.1:1", Instance: "known", Label: `{"has_round":true,"index":3}`}
-	other := group.Announcement{Addr: leader.addr, Instance: b.client.InstanceID(), Label: `{"index":0}`}
+	other := group.Announcement{Addr: leader.Addr, Instance: b.client.InstanceID(), Label: `{"index":0}`}
 	follows := func(m *storeMember) string {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.followed.Addr
+		return m.Followed.Addr
 	}
 	hears := func(what string, other group.Announcement, want string) {
 		t.Helper()
@@ -35,14 +36,14 @@ func TestFollower(t *testing.T) {
 		t.Fatal("the agent has a group of its own beside the one that it follows")
 	}
 
-	follower.update(func() { follower.firstHand = time.Now().Add(-lately) })
-	if v, _ := follower.judge(time.Now(), other, standing{}, ""); v != stays {
+	follower.update(func() { follower.FirstHand = time.Now().Add(-founding.Lately) })
+	if v, _ := follower.Judge(time.Now(), other, founding.Standing{}, ""); v != founding.Stays {
 		t.Errorf("what is known from long ago: %v, want that it is not passed on", v)
 	}
 	relayed := known
 	relayed.Relayed = true
 	hears("news at second hand", relayed, known.Addr)
-	if time.Since(follower.firstHand) < lately {
+	if time.Since(follower.FirstHand) < founding.Lately {
 		t.Error("news at second hand count as new")
 	}
 
@@ -55,7 +56,7 @@ func TestFollower(t *testing.T) {
 
 	rival := group.Announcement{Addr: "127.0.0.1:2", Instance: "rival", Label: `{"has_round":true,"index":0}`}
 	hears("another group with a round", rival, known.Addr)
-	follower.update(func() { follower.heardOf = time.Now().Add(-a.TTL) })
+	follower.update(func() { follower.HeardOf = time.Now().Add(-a.TTL) })
 	a.Forget() // the agent's session
 	hears("a group, when the former one is silent", rival, rival.Addr)
 }

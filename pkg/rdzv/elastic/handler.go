@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Handler is an rdzv.Handler for elastic jobs.
@@ -43,15 +44,15 @@ type Handler struct {
 	started  bool                    // drive has been started
 	cancel   context.CancelCauseFunc // ends drive; nil before it has been started
 	early    earlyCalls
-	over     *ending      // why no further round will start; set before driveDone is closed
-	outcome  *ending      // how the job has ended; set before endKnown is closed
-	isClosed bool         // Shutdown was called
-	store    *workerStore // of the current round, if this node hosts it
+	over     *rounds.Ending // why no further round will start; set before driveDone is closed
+	outcome  *rounds.Ending // how the job has ended; set before endKnown is closed
+	isClosed bool           // Shutdown was called
+	store    *workerStore   // of the current round, if this node hosts it
 	// storeStays says that no agent hosts the store of the newest round. The rendezvous outlives each node then.
 	storeStays bool
 
 	// Owned by the driving goroutine.
-	stops stopMailbox // others may receive from it
+	stops rounds.StopMailbox // others may receive from it
 
 	waiting waitingNodes
 
@@ -61,7 +62,7 @@ type Handler struct {
 
 	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
 	// started.
-	m      *member
+	m      *rounds.Member
 	rounds int // number of rounds entered
 
 	// Owned by the agent's goroutine, which calls NextRendezvous and Succeed in turn.
@@ -72,14 +73,14 @@ type Handler struct {
 
 // runOrder asks the agent to run a round. over is closed when the agent must not start further workers of the round.
 type runOrder struct {
-	answer Answer
+	answer rounds.Answer
 	over   chan struct{}
 }
 
 // New returns a handler. It opens nothing before the first NextRendezvous.
 func New(o Options) *Handler {
 	return &Handler{
-		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: newStopMailbox(),
+		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: rounds.NewStopMailbox(),
 		runOrders: make(chan runOrder, 1), joins: make(chan struct{}, 1), reenter: make(chan struct{}, 1),
 		looks:         make(chan lookOrder, 1),
 		stackRequests: make(chan func(context.Context, *driver)),
@@ -94,13 +95,13 @@ func (h *Handler) Backend() string { return h.opts.Backend }
 func (h *Handler) RunID() string { return h.opts.RunID }
 
 // Stops implements rdzv.Handler.
-func (h *Handler) Stops() <-chan rdzv.Stop { return h.stops.c }
+func (h *Handler) Stops() <-chan rdzv.Stop { return h.stops.C }
 
 // NextRendezvous implements rdzv.Handler.
 func (h *Handler) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {
 	round, err := h.next(ctx, self)
-	if late, ok := errors.AsType[*FinishedError](err); ok {
-		return nil, &FinishedError{RunID: h.opts.RunID, Ending: late.Ending, Late: late.Late}
+	if late, ok := errors.AsType[*rounds.FinishedError](err); ok {
+		return nil, &rounds.FinishedError{RunID: h.opts.RunID, Ending: late.Ending, Late: late.Late}
 	}
 	switch {
 	case err == nil, errors.As(err, new(*rdzv.EndedError)):
@@ -126,7 +127,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		if err := h.start(ctx); err != nil {
 			return nil, err
 		}
-		var offer Offer
+		var offer rounds.Offer
 		var err error
 		if !self.Preempted { // else workers of other nodes, which save, may use the store of the last round
 			offer, err = h.offer(ctx, self)
@@ -147,8 +148,8 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		}
 		h.call(func(now time.Duration) {
 			h.discardOrders()
-			h.m.recordSteps(stepTimesOf(now, self.Steps))
-			h.m.enter(now, node, offer, self)
+			h.m.RecordSteps(stepTimesOf(now, self.Steps))
+			h.m.Enter(now, node, offer, self)
 		})
 		o, again, err := h.awaitOrder(ctx)
 		switch {
@@ -192,7 +193,7 @@ func (h *Handler) awaitOrder(ctx context.Context) (o runOrder, again bool, err e
 func (h *Handler) discardOrders() {
 	for {
 		select {
-		case <-h.stops.c:
+		case <-h.stops.C:
 		case <-h.reenter:
 		case <-h.runOrders:
 		default:
@@ -225,7 +226,7 @@ func (h *Handler) withinJoin(ctx context.Context) (context.Context, context.Canc
 
 // Stopped implements rdzv.Handler.
 func (h *Handler) Stopped() {
-	h.call(func(time.Duration) { h.m.stopped() })
+	h.call(func(time.Duration) { h.m.Stopped() })
 }
 
 // enterRound returns the round that the leader has decided, once its worker store is reachable.
@@ -266,14 +267,14 @@ var errRoundOver = errors.New("the round is over")
 // findWorkerStore returns the address at which this node reaches the round's worker store. If no address answers, the
 // store's node may have just died, or the two nodes may be cut off from each other. The leader learns of it and ends
 // the round. This node leaves only if that takes very long.
-func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (string, error) {
+func (h *Handler) findWorkerStore(ctx context.Context, round int, store rounds.Offer) (string, error) {
 	began := time.Now()
 	warnings, warnAt := 0, began
 	for until := began.Add(h.opts.Job.Rejoin + h.opts.Job.JoinTimeout); ; {
 		addr, err := reach(ctx, store)
 		switch {
 		case err == nil:
-			h.call(func(time.Duration) { h.m.storeReached() })
+			h.call(func(time.Duration) { h.m.StoreReached() })
 			return addr, nil
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
@@ -281,14 +282,14 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 			h.Leave()
 			return "", fmt.Errorf("%w: the worker store of round %d: %w", rdzv.ErrConnection, round, err)
 		}
-		h.call(func(time.Duration) { h.m.storeUnreached(time.Since(began), err.Error()) })
+		h.call(func(time.Duration) { h.m.StoreUnreached(time.Since(began), err.Error()) })
 		if now := time.Now(); !now.Before(warnAt) {
 			h.log.Warn().Err(err).Int("round", round).Msg("cannot reach the worker store yet; retrying")
-			warnAt = now.Add(noticePause(warnings, maxNoticePause))
+			warnAt = now.Add(rounds.NoticePause(warnings, rounds.MaxNoticePause))
 			warnings++
 		}
 		select {
-		case s := <-h.stops.c:
+		case s := <-h.stops.C:
 			if s.Round == round {
 				return "", errRoundOver
 			}
@@ -302,10 +303,10 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 }
 
 // offer opens the worker store that this node hosts if it becomes rank 0 of the next round.
-func (h *Handler) offer(ctx context.Context, self rdzv.Member) (Offer, error) {
+func (h *Handler) offer(ctx context.Context, self rdzv.Member) (rounds.Offer, error) {
 	s, offer, err := h.opts.Stores.open(ctx, self, h.opts.Access.Front(), h.log)
 	if err != nil {
-		return Offer{}, err
+		return rounds.Offer{}, err
 	}
 	h.mu.Lock()
 	if !h.isClosed {

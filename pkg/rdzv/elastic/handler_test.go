@@ -11,10 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/failure"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Three agents form a round, restart after a failure, and succeed.
@@ -151,7 +153,7 @@ func TestRefused(t *testing.T) {
 	t.Cleanup(func() { // after the last of the tests
 		select {
 		case s := <-host.Stops():
-			if s.Round != noRound {
+			if s.Round != rounds.NoRound {
 				t.Errorf("a refused agent stopped the job: %+v", s)
 			}
 		default:
@@ -161,19 +163,19 @@ func TestRefused(t *testing.T) {
 
 // Advice against the loss of the store is not for an agent that another one has replaced.
 func TestAdviceIsForLostStores(t *testing.T) {
-	h, m := New(Options{Advice: "use another store", StoreAdvice: "start it again"}), newMember(memberOptions{}, 0)
-	m.handleAnswer(0, Answer{Kind: Replace, Note: "another agent has come"})
+	h, m := New(Options{Advice: "use another store", StoreAdvice: "start it again"}), rounds.NewMember(rounds.MemberOptions{}, 0)
+	m.HandleAnswer(0, rounds.Answer{Kind: rounds.Replace, Note: "another agent has come"})
 	for _, tt := range []struct {
-		over       *ending
+		over       *rounds.Ending
 		storeStays bool
 		want       string
 	}{
-		{m.isOver(), false, ""},
-		{&ending{err: rdzv.ErrConnection}, false, " (use another store)"},
-		{&ending{err: rdzv.ErrConnection}, true, " (start it again)"},
+		{m.IsOver(), false, ""},
+		{&rounds.Ending{Err: rdzv.ErrConnection}, false, " (use another store)"},
+		{&rounds.Ending{Err: rdzv.ErrConnection}, true, " (start it again)"},
 	} {
 		h.over, h.storeStays = tt.over, tt.storeStays
-		if got, want := h.ending().Error(), tt.over.err.Error()+tt.want; got != want {
+		if got, want := h.ending().Error(), tt.over.Err.Error()+tt.want; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -188,7 +190,7 @@ func TestNoticesAreLogged(t *testing.T) {
 		waits := []string{}
 		h := New(Options{
 			Waiting: func(why string) { waits = append(waits, why) },
-			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1},
+			Backend: "c10d", RunID: "run", Job: j, Node: rounds.Node{Host: "a", Identity: "a", Hint: 1},
 			Access:    &C10d{RunID: "run", SingleNode: true},
 			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
 			KeepAlive: time.Second, Timeout: time.Second, WaitAdvice: "advice",
@@ -222,7 +224,7 @@ func TestFindWorkerStore(t *testing.T) {
 	h := New(Options{Job: job(2, 3)})
 	h.started = true
 	h.m = memberAtWork(0)
-	h.m.takeReport()
+	h.m.TakeReport()
 	var driving sync.WaitGroup
 	driving.Go(func() {
 		for {
@@ -235,16 +237,16 @@ func TestFindWorkerStore(t *testing.T) {
 		}
 	})
 	go func() {
-		h.stops.c <- rdzv.Stop{Round: 2} // of an earlier round
-		h.stops.c <- rdzv.Stop{Round: 3}
+		h.stops.C <- rdzv.Stop{Round: 2} // of an earlier round
+		h.stops.C <- rdzv.Stop{Round: 3}
 	}()
-	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
+	nowhere := rounds.Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
 	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
 		t.Errorf("reached %q, %v", addr, err)
 	}
 	close(h.driveDone)
 	driving.Wait()
-	report, changed := h.m.takeReport()
+	report, changed := h.m.TakeReport()
 	if u := report.Unreached; u == nil || !strings.Contains(u.Why, "nobody listens there") || !changed {
 		t.Errorf("the report has %+v", u)
 	}

@@ -12,13 +12,14 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // job returns a job of least to most nodes, whose fields tests change.
-func job(least, most int) Job {
-	return Job{
+func job(least, most int) rounds.Job {
+	return rounds.Job{
 		Version: "test", Min: least, Max: most, LastCall: 10 * time.Second, JoinTimeout: 20 * time.Second,
-		Rejoin: 5 * time.Second, MaxNodeLosses: 3, Grow: GrowNow, ResultTTL: time.Minute,
+		Rejoin: 5 * time.Second, MaxNodeLosses: 3, Grow: rounds.GrowNow, ResultTTL: time.Minute,
 	}
 }
 
@@ -34,7 +35,7 @@ func freeTCPPort(t *testing.T) int {
 }
 
 // newTestHandler returns the handler of an agent whose store is at a port of this machine. The test shuts it down.
-func newTestHandler(t *testing.T, j Job, port int, name string) *Handler {
+func newTestHandler(t *testing.T, j rounds.Job, port int, name string) *Handler {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).With().Str("agent", name).Logger()
 	access := &C10d{
@@ -42,9 +43,9 @@ func newTestHandler(t *testing.T, j Job, port int, name string) *Handler {
 		Hint: -1, Linger: 5 * time.Second, Logger: log,
 	}
 	h := New(Options{
-		Backend: "c10d", RunID: "run", Job: j, Node: Node{
+		Backend: "c10d", RunID: "run", Job: j, Node: rounds.Node{
 			Host: name, Identity: name, Hint: -1,
-			Launch: Launch{ID: "test"},
+			Launch: rounds.Launch{ID: "test"},
 		}, Access: access,
 		Stores:    WorkerStores{Offers: func() []string { return []string{"127.0.0.1"} }},
 		KeepAlive: 200 * time.Millisecond, Timeout: time.Second, Logger: log,
@@ -90,7 +91,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 
 // startJob starts n agents, the first of which hosts the store. It returns them in rank order once their first round is
 // decided.
-func startJob(t *testing.T, j Job, n int) []*Handler {
+func startJob(t *testing.T, j rounds.Job, n int) []*Handler {
 	t.Helper()
 	port := freeTCPPort(t)
 	hs := make([]*Handler, n)
@@ -122,7 +123,7 @@ func awaitHost(t *testing.T, h *Handler) {
 }
 
 // newProxiedHandler returns the handler of an agent that reaches host's store through a proxy.
-func newProxiedHandler(t *testing.T, j Job, host *Handler, name string) (*Handler, *proxy) {
+func newProxiedHandler(t *testing.T, j rounds.Job, host *Handler, name string) (*Handler, *proxy) {
 	t.Helper()
 	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", host.opts.Access.(*C10d).Ports[0]))
 	h := newTestHandler(t, j, p.port(), name)
@@ -138,7 +139,7 @@ func growBehindProxy(t *testing.T) (host, guest *Handler, p *proxy) {
 }
 
 // growJobBehindProxy is growBehindProxy for the job j. change changes the guest before it joins.
-func growJobBehindProxy(t *testing.T, j Job, change ...func(guest *Handler)) (host, guest *Handler, p *proxy) {
+func growJobBehindProxy(t *testing.T, j rounds.Job, change ...func(guest *Handler)) (host, guest *Handler, p *proxy) {
 	t.Helper()
 	j.LastCall = 0
 	host = startJob(t, j, 1)[0]
@@ -167,7 +168,7 @@ func grow(t *testing.T, host, guest *Handler) {
 func awaitStop(t *testing.T, what string, h *Handler) rdzv.Stop {
 	t.Helper()
 	for {
-		if s := await(t, what, h.Stops()); s.Round != noRound {
+		if s := await(t, what, h.Stops()); s.Round != rounds.NoRound {
 			return s
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Heirs says which agents can keep the store if this process, which keeps it alone, is killed. Who proves that it has
@@ -40,8 +42,8 @@ func (a *C10d) Heirs() *Heirs {
 	if m.unprepared() != nil {
 		return nil
 	}
-	for _, addr := range m.status.Heirs {
-		if m.alone && slices.Contains(m.known, addr) { // the file names those that are known
+	for _, addr := range m.Status.Heirs {
+		if m.Alone && slices.Contains(m.Known, addr) { // the file names those that are known
 			h.Addrs = append(h.Addrs, addr)
 		}
 	}
@@ -78,7 +80,7 @@ func (m *storeMember) setUnprepared(cause *error, err error) {
 	*cause = err
 	now := m.unprepared()
 	m.mu.Unlock()
-	if before == nil && now != nil && m.access.MaxNodes < minVoters {
+	if before == nil && now != nil && m.access.MaxNodes < rounds.MinVoters {
 		m.log.Warn().Err(now).Msg("if this node's agent is killed, the other node cannot take over the job's store")
 	}
 	if (before == nil) != (now == nil) {
@@ -90,7 +92,7 @@ func (m *storeMember) setUnprepared(cause *error, err error) {
 // has stored last, and dial returns how to connect to an address. An heir may still be reading what the process has
 // sent it, so HandOver tries again until ctx ends, and for two seconds at most.
 func (h *Heirs) HandOver(ctx context.Context, stored []byte, dial func(addr string) (coord.DialOptions, error)) {
-	ctx, cancel := context.WithTimeout(ctx, handOverTime)
+	ctx, cancel := context.WithTimeout(ctx, founding.HandOverTime)
 	defer cancel()
 	renamed := false
 	for {
@@ -107,7 +109,7 @@ func (h *Heirs) HandOver(ctx context.Context, stored []byte, dial func(addr stri
 			return
 		}
 		select {
-		case <-time.After(handOverPause):
+		case <-time.After(founding.HandOverPause):
 		case <-ctx.Done():
 			return
 		}
@@ -131,7 +133,7 @@ func (h *Heirs) ask(
 	if err != nil {
 		return refuses
 	}
-	ctx, cancel := context.WithTimeout(ctx, handOverAttempt)
+	ctx, cancel := context.WithTimeout(ctx, founding.HandOverAttempt)
 	defer cancel()
 	var asked, nextAgent bool
 	err = group.TakeOver(ctx, opts, stored, func() error {
@@ -170,7 +172,7 @@ func (m *storeMember) mayTakeOver(instance string) bool {
 	session, answered := m.access.sessionIn(), m.access.answeredAt()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return session == instance && m.founding.mayTakeOver(boottime.Now()-answered)
+	return session == instance && m.MayTakeOver(boottime.Now()-answered)
 }
 
 // recordProof records when a keep-alive was sent that the store has answered, on the clock of package boottime.

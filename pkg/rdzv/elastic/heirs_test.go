@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // The guard of an agent that alone keeps the store may hand over until the next agent is started at the endpoint. What
@@ -57,7 +58,7 @@ func TestHeirs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			a, m := newFounder(t, tt.name, tt.known)
-			m.update(func() { m.status.Heirs = tt.known })
+			m.update(func() { m.Status.Heirs = tt.known })
 			tt.does(t, a, a.Heirs())
 		})
 	}
@@ -77,7 +78,7 @@ func TestEndpointIsFreeLater(t *testing.T) {
 			next.RunID = former.RunID
 			client := openTogether(t, next).(*coord.Client)
 			if knows {
-				next.storeMoved(client, storeAddrs{Addrs: []string{client.Addr()}})
+				next.storeMoved(client, rounds.StoreAddrs{Addrs: []string{client.Addr()}})
 			}
 			former.storeMember().removeGroupFile()
 			if err := errors.Join(store.Close(t.Context()), former.Close(t.Context(), false)); err != nil {
@@ -103,7 +104,7 @@ func TestUnprepared(t *testing.T) {
 	m.log, a.MaxNodes = zerolog.New(&log), 2
 	var failure error
 	a.Store = func([]byte) error { return failure }
-	m.update(func() { m.status.Heirs = known })
+	m.update(func() { m.Status.Heirs = known })
 	for i, err := range []error{nil, errors.New("no memory"), errors.New("no memory"), nil} {
 		failure = err
 		m.store([]byte("entries"))
@@ -131,11 +132,11 @@ func TestMayTakeOver(t *testing.T) {
 	if !m.mayTakeOver(instance) || m.mayTakeOver("other") || instance == "" {
 		t.Errorf("in group %q: may take over %v, another one %v", instance, m.mayTakeOver(instance), m.mayTakeOver("other"))
 	}
-	m.update(func() { m.ttl = 0 })
+	m.update(func() { m.TTL = 0 })
 	if m.mayTakeOver(instance) {
 		t.Error("a member whose agent was answered too long ago may take over")
 	}
-	m.update(func() { m.ttl, m.closing = a.TTL, true })
+	m.update(func() { m.TTL, m.Closing = a.TTL, true })
 	if m.mayTakeOver(instance) {
 		t.Error("a member that ends may take over")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // host is a store that this process serves, with its leader.
@@ -113,7 +114,7 @@ func (a *C10d) newHost(ln net.Listener, run io.Closer, accept func(net.Conn) err
 		log: a.Logger,
 		server: coord.NewServer(coord.ServerOptions{
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
-			Authority: Authority{}, Certificates: certificates,
+			Authority: rounds.Authority{}, Certificates: certificates,
 		}),
 		acknowledged: make(chan struct{}), place: hostPlace{log: a.Logger, run: run},
 	}
@@ -172,11 +173,11 @@ func (h *host) watchFront() {
 }
 
 // leaderChanged records the leader's state after a decision.
-func (h *host) leaderChanged(l *leader) {
+func (h *host) leaderChanged(l *rounds.Leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.departed, h.stillRunning = l.hasDeparted(), l.stillRunning()
-	if h.over = l.isOver(); l.acknowledged() && !h.isAcknowledged {
+	h.departed, h.stillRunning = l.HasDeparted(), l.StillRunning()
+	if h.over = l.IsOver(); l.Acknowledged() && !h.isAcknowledged {
 		h.isAcknowledged = true
 		close(h.acknowledged)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // hostPlace is what an agent that hosts a store has on its machine beside the listener.
@@ -20,7 +21,7 @@ type hostPlace struct {
 	log     zerolog.Logger
 	claim   io.Closer // reserves the run's store at this port of the machine; nil without a claim
 	run     io.Closer // reserves the run's store on the machine, at whatever port; nil with one candidate port
-	fresh   FreshStore
+	fresh   rounds.FreshStore
 	markers []*Marker // none if nothing listens
 	unknown error     // why it is not known whether there was an earlier store
 	// warnedOfGroup says that writeGroup has warned.

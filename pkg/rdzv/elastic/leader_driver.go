@@ -10,8 +10,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // leaderDriver is a candidate for the leader of one run. It drives a [leader] during each of its terms, and waits while
@@ -21,19 +23,19 @@ type leaderDriver struct {
 	prefix string
 	log    zerolog.Logger
 	// onDecision is called after each decision, before its writes; may be nil.
-	onDecision func(*leader)
+	onDecision func(*rounds.Leader)
 	// storeEndsWithRun says that the store ends when the run does.
 	storeEndsWithRun bool
 	// endWithRun lets Run return when the run is deserted: the caller starts another driver if one is needed.
 	endWithRun bool
 	// freshStore describes the store if it began without the sessions of an earlier one; nil if it keeps its sessions.
-	freshStore *FreshStore
+	freshStore *rounds.FreshStore
 	// group is this process's part in the store if the agents keep it together; else nil.
 	group *storeMember
 }
 
 func newLeaderDriver(store coord.Store, runID string, log zerolog.Logger) *leaderDriver {
-	return &leaderDriver{store: store, prefix: prefixOf(runID), log: log}
+	return &leaderDriver{store: store, prefix: rounds.PrefixOf(runID), log: log}
 }
 
 // start calls Run in a goroutine that outlives ctx. stop ends it and returns when it has ended.
@@ -101,7 +103,7 @@ func (d *leaderDriver) term(ctx context.Context) error {
 
 // resign deletes a term's key if it still exists.
 func (d *leaderDriver) resign(ctx context.Context, epoch coord.Revision) error {
-	key := d.prefix + keyLeader
+	key := d.prefix + rounds.KeyLeader
 	_, err := d.store.Commit(ctx, []coord.Guard{{Key: key, Create: epoch}}, []coord.Op{{Key: key, Delete: true}})
 	if errors.Is(err, coord.ErrConflict) {
 		return nil
@@ -114,7 +116,7 @@ var errVacant = errors.New("the run has no leader")
 
 // campaign becomes the leader and returns the epoch of the new term.
 func (d *leaderDriver) campaign(ctx context.Context) (coord.Revision, error) {
-	key, session := d.prefix+keyLeader, string(d.store.Session())
+	key, session := d.prefix+rounds.KeyLeader, string(d.store.Session())
 	for {
 		op := coord.Op{Key: key, Value: []byte(session), Owned: true}
 		epoch, err := d.store.Commit(ctx, []coord.Guard{{Key: key}}, []coord.Op{op})
@@ -151,8 +153,8 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 	defer cancel()
 	batches, closes := make(chan coord.Batch), make(chan coord.Batch)
 	watched := make(chan error, 2)
-	go func() { watched <- d.watch(ctx, d.prefix+prefixAgent, batches) }()
-	go func() { watched <- d.watch(ctx, d.prefix+keyClose, closes) }()
+	go func() { watched <- d.watch(ctx, d.prefix+rounds.PrefixAgent, batches) }()
+	go func() { watched <- d.watch(ctx, d.prefix+rounds.KeyClose, closes) }()
 	running := cap(watched)
 	stop := func(err error) error {
 		cancel()
@@ -176,12 +178,12 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 	}
 	clock := newClock()
 	l := d.takeOver(epoch, saved, first, clock)
-	var published storeAddrs
+	var published rounds.StoreAddrs
 	voted := d.votersChanged()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		writes, wake, timed := l.decide(clock.now())
+		writes, wake, timed := l.Decide(clock.now())
 		if d.onDecision != nil { // before the writes, so that a host knows of the job's end when its own agent does
 			d.onDecision(l)
 		}
@@ -190,17 +192,17 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 		}
 		writes = d.writeStoreAddrs(writes, &published)
 		switch err := d.commit(ctx, epoch, writes); {
-		case errors.Is(err, coord.ErrTooLarge) && !l.isOver():
-			d.log.Error().Err(err).Int("nodes", l.roundNodes()).
+		case errors.Is(err, coord.ErrTooLarge) && !l.IsOver():
+			d.log.Error().Err(err).Int("nodes", l.RoundNodes()).
 				Msg("the job has too many nodes for its store, and is ended")
-			l.endTooLarge(clock.now(), err)
+			l.EndTooLarge(clock.now(), err)
 			continue
 		case err != nil:
 			return stop(err)
-		case l.rerunBegun():
+		case l.RerunBegun():
 			return stop(nil) // the next term finds nothing of the finished run
 		}
-		l.writesDone(clock.now())
+		l.WritesDone(clock.now())
 		clock.alarm(timer, wake, timed)
 		select {
 		case b := <-batches:
@@ -215,28 +217,28 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 			running--
 			return stop(err)
 		}
-		if l.resultExpired(clock.now()) {
+		if l.ResultExpired(clock.now()) {
 			return stop(nil) // the next term starts from nothing
 		}
-		if d.endWithRun && l.deserted(clock.now()) {
+		if d.endWithRun && l.Deserted(clock.now()) {
 			return stop(errDeserted)
 		}
 	}
 }
 
 // takeOver returns the leader of a term, from what is in the store.
-func (d *leaderDriver) takeOver(epoch coord.Revision, saved savedState, reports coord.Batch, clock *clock) *leader {
+func (d *leaderDriver) takeOver(epoch coord.Revision, saved rounds.SavedState, reports coord.Batch, clock *clock) *rounds.Leader {
 	if d.group != nil {
-		saved.storeInvites = d.group.inviteCount()
+		saved.StoreInvites = d.group.inviteCount()
 	}
-	saved.storeHistory = d.fresh(saved.record != nil).history(clock.now())
-	saved.history.storeEndsWithRun, saved.history.wallOrigin = d.storeEndsWithRun, time.Now().Add(-clock.now())
+	saved.StoreHistory = d.fresh(saved.Record != nil).History(clock.now(), boottime.Now())
+	saved.History.StoreEndsWithRun, saved.History.WallOrigin = d.storeEndsWithRun, time.Now().Add(-clock.now())
 	for _, e := range reports.Events {
 		if a, ok := d.decodeReport(e); ok {
-			saved.agents = append(saved.agents, a)
+			saved.Agents = append(saved.Agents, a)
 		}
 	}
-	return newLeader(epoch, saved, clock.now())
+	return rounds.NewLeader(epoch, saved, clock.now())
 }
 
 // watch sends the batches of a watch to a channel until ctx ends.
@@ -253,36 +255,36 @@ func (d *leaderDriver) watch(ctx context.Context, prefix string, batches chan<- 
 
 // observeBatch passes a batch of the watch to the leader. In a resync, agents that do not appear have lost their
 // session.
-func (d *leaderDriver) observeBatch(l *leader, now time.Duration, b coord.Batch) {
+func (d *leaderDriver) observeBatch(l *rounds.Leader, now time.Duration, b coord.Batch) {
 	present := map[coord.SessionID]bool{}
 	for _, e := range b.Events {
 		if e.Deleted {
-			l.observe(now, d.agentOf(e), 0, nil)
+			l.Observe(now, d.agentOf(e), 0, nil)
 		} else if a, ok := d.decodeReport(e); ok {
-			present[a.id] = true
-			l.observe(now, a.id, a.arrived, &a.report)
+			present[a.ID] = true
+			l.Observe(now, a.ID, a.Arrived, &a.Report)
 		}
 	}
 	if !b.Resync {
 		return
 	}
-	for _, id := range l.sessions() {
+	for _, id := range l.Sessions() {
 		if !present[id] {
-			l.observe(now, id, 0, nil)
+			l.Observe(now, id, 0, nil)
 		}
 	}
 }
 
 // agentOf returns the session of the agent whose report the event is about.
 func (d *leaderDriver) agentOf(e coord.Event) coord.SessionID {
-	return coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+prefixAgent))
+	return coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+rounds.PrefixAgent))
 }
 
 // decodeReport decodes an agent's report; false if it is malformed.
-func (d *leaderDriver) decodeReport(e coord.Event) (agentArrival, bool) {
-	a := agentArrival{id: d.agentOf(e), arrived: e.Create}
-	if err := json.Unmarshal(e.Value, &a.report); err != nil {
-		d.log.Warn().Err(err).Str("agent", string(a.id)).Msg("an agent's report is malformed")
+func (d *leaderDriver) decodeReport(e coord.Event) (rounds.AgentArrival, bool) {
+	a := rounds.AgentArrival{ID: d.agentOf(e), Arrived: e.Create}
+	if err := json.Unmarshal(e.Value, &a.Report); err != nil {
+		d.log.Warn().Err(err).Str("agent", string(a.ID)).Msg("an agent's report is malformed")
 		return a, false
 	}
 	return a, true
@@ -295,8 +297,8 @@ const (
 )
 
 // commit makes the writes in their order, in as few commits as can hold them, each guarded by the leader's key.
-func (d *leaderDriver) commit(ctx context.Context, epoch coord.Revision, writes []write) error {
-	isLeader := coord.Guard{Key: d.prefix + keyLeader, Create: epoch}
+func (d *leaderDriver) commit(ctx context.Context, epoch coord.Revision, writes []rounds.Write) error {
+	isLeader := coord.Guard{Key: d.prefix + rounds.KeyLeader, Create: epoch}
 	guards, size := []coord.Guard{isLeader}, 0
 	var ops []coord.Op
 	keys := map[string]bool{} // a commit can hold one write of a key
@@ -310,11 +312,11 @@ func (d *leaderDriver) commit(ctx context.Context, epoch coord.Revision, writes 
 		return err
 	}
 	for _, w := range writes {
-		op := coord.Op{Key: d.prefix + w.key, Delete: w.value == nil, TTL: w.ttl}
-		if w.value != nil {
+		op := coord.Op{Key: d.prefix + w.Key, Delete: w.Value == nil, TTL: w.TTL}
+		if w.Value != nil {
 			var err error
-			if op.Value, err = encodeValue(w.value); err != nil {
-				return fmt.Errorf("write %s: %w", w.key, err)
+			if op.Value, err = rounds.EncodeValue(w.Value); err != nil {
+				return fmt.Errorf("write %s: %w", w.Key, err)
 			}
 		}
 		if len(ops) == packOps || size+len(op.Value) > packBytes || keys[op.Key] {
@@ -322,7 +324,7 @@ func (d *leaderDriver) commit(ctx context.Context, epoch coord.Revision, writes 
 				return err
 			}
 		}
-		if w.create {
+		if w.Create {
 			guards = append(guards, coord.Guard{Key: op.Key})
 		}
 		keys[op.Key] = true

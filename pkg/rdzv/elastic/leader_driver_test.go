@@ -17,6 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // unreliableStore is a store whose commits can be made to fail, whether they are done or not.
@@ -58,18 +59,18 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			var leading sync.WaitGroup
 			defer leading.Wait()
 			defer cancel()
-			leaders := make(chan *leader, 1000)
+			leaders := make(chan *rounds.Leader, 1000)
 			leading.Go(func() {
 				d := newLeaderDriver(store, "run", zerolog.Nop())
-				d.onDecision = func(l *leader) { leaders <- l }
+				d.onDecision = func(l *rounds.Leader) { leaders <- l }
 				_ = d.Run(ctx)
 			})
 			first := await(t, "the first term", leaders)
 			store.down.Store(true)
 			soon := job(1, 2)
 			soon.LastCall = 0
-			agent := &driver{store: open(), prefix: prefixOf("run"), timeout: probeTimeout, clock: boottime.Now}
-			if err := agent.putReport(ctx, Report{Phase: Ready, Job: soon, Node: Node{Identity: "a", Nproc: 1}}); err != nil {
+			agent := &driver{store: open(), prefix: rounds.PrefixOf("run"), timeout: probeTimeout, clock: boottime.Now}
+			if err := agent.putReport(ctx, rounds.Report{Phase: rounds.Ready, Job: soon, Node: rounds.Node{Identity: "a", Nproc: 1}}); err != nil {
 				t.Fatal(err)
 			}
 			for range 4 { // the decision, the resignation, and attempts after it
@@ -79,7 +80,7 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			for l := first; l == first; {
 				l = await(t, "another term", leaders)
 			}
-			err := agent.store.Watch(ctx, prefixOf("run")+prefixAnswer, func(b coord.Batch) error {
+			err := agent.store.Watch(ctx, rounds.PrefixOf("run")+rounds.PrefixAnswer, func(b coord.Batch) error {
 				if len(b.Events) > 0 {
 					return errListed
 				}
@@ -152,9 +153,9 @@ func TestLargeJobFits(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := largeRecord(c.nodes, c.losses)
-			err = d.commit(t.Context(), epoch, []write{
-				{key: jobKey(0), value: Job{Min: 1}},
-				{key: roundKey(want.Round), value: want, create: true},
+			err = d.commit(t.Context(), epoch, []rounds.Write{
+				{Key: rounds.JobKey(0), Value: rounds.Job{Min: 1}},
+				{Key: rounds.RoundKey(want.Round), Value: want, Create: true},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -163,7 +164,7 @@ func TestLargeJobFits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(want, *saved.record) { // cmp.Diff takes seconds
+			if !reflect.DeepEqual(want, *saved.Record) { // cmp.Diff takes seconds
 				t.Error("the record differs from the one committed")
 			}
 			view := seeOnce(t, store)
@@ -188,9 +189,9 @@ func seeOnce(t *testing.T, store coord.Store) (v Snapshot) {
 }
 
 // largeRecord returns a round of n nodes that were lost that many times each, with as many random bytes as a real one.
-func largeRecord(n, losses int) Record {
+func largeRecord(n, losses int) rounds.Record {
 	rng := rand.New(rand.NewPCG(1, 2))
-	r := Record{Round: 7, Members: make([]RecordMember, n)}
+	r := rounds.Record{Round: 7, Members: make([]rounds.RecordMember, n)}
 	if losses > 0 {
 		r.Losses = map[string][]time.Duration{}
 	}

@@ -9,71 +9,72 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // readRun reads what earlier leaders have left in the store, without their answers.
-func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error) {
-	state, err := listKeys(ctx, d.store, d.prefix+prefixState)
+func (d *leaderDriver) readRun(ctx context.Context) (saved rounds.SavedState, err error) {
+	state, err := listKeys(ctx, d.store, d.prefix+rounds.PrefixState)
 	if err != nil {
 		return saved, err
 	}
 	for _, e := range state {
 		key := strings.TrimPrefix(e.Key, d.prefix)
 		switch {
-		case strings.HasPrefix(key, prefixJob):
-			var job Job
+		case strings.HasPrefix(key, rounds.PrefixJob):
+			var job rounds.Job
 			if err = json.Unmarshal(e.Value, &job); err == nil {
-				err = saved.addJob(key, e.Create, job)
+				err = saved.AddJob(key, e.Create, job)
 			}
-		case key == keyResult:
-			saved.outcome, saved.history.resultRevision = new(rdzv.Outcome), e.Create
-			err = json.Unmarshal(e.Value, saved.outcome)
-		case key == keyFinished:
-			err = json.Unmarshal(e.Value, &saved.history.finished)
-		case key == keyPast:
-			err = json.Unmarshal(e.Value, &saved.history.past)
-		case key == keyPreempted:
-			saved.preemption = new(rdzv.Preemption)
-			err = json.Unmarshal(e.Value, saved.preemption)
-		case key == keyWaiting:
-			err = json.Unmarshal(e.Value, &saved.waiting)
-		case strings.HasPrefix(key, prefixDeparted):
-			var d departedMember
+		case key == rounds.KeyResult:
+			saved.Outcome, saved.History.ResultRevision = new(rdzv.Outcome), e.Create
+			err = json.Unmarshal(e.Value, saved.Outcome)
+		case key == rounds.KeyFinished:
+			err = json.Unmarshal(e.Value, &saved.History.Finished)
+		case key == rounds.KeyPast:
+			err = json.Unmarshal(e.Value, &saved.History.Past)
+		case key == rounds.KeyPreempted:
+			saved.Preemption = new(rdzv.Preemption)
+			err = json.Unmarshal(e.Value, saved.Preemption)
+		case key == rounds.KeyWaiting:
+			err = json.Unmarshal(e.Value, &saved.Waiting)
+		case strings.HasPrefix(key, rounds.PrefixDeparted):
+			var d rounds.DepartedMember
 			err = json.Unmarshal(e.Value, &d)
-			saved.departed = append(saved.departed, d)
-		case strings.HasPrefix(key, prefixSucceeded):
-			var s successes
+			saved.Departed = append(saved.Departed, d)
+		case strings.HasPrefix(key, rounds.PrefixSucceeded):
+			var s rounds.Successes
 			err = json.Unmarshal(e.Value, &s)
-			saved.succeeded = append(saved.succeeded, s)
-		case strings.HasPrefix(key, prefixRound):
-			r := new(Record)
-			if err = decodeRecord(e.Value, r); err == nil && (saved.record == nil || r.Round > saved.record.Round) {
-				saved.record = r
+			saved.Succeeded = append(saved.Succeeded, s)
+		case strings.HasPrefix(key, rounds.PrefixRound):
+			r := new(rounds.Record)
+			if err = rounds.DecodeRecord(e.Value, r); err == nil && (saved.Record == nil || r.Round > saved.Record.Round) {
+				saved.Record = r
 			}
 		}
 		if err != nil {
 			return saved, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
 		}
 	}
-	if r := saved.record; r != nil && (saved.job == nil || len(r.Members) == 0) {
+	if r := saved.Record; r != nil && (saved.Job == nil || len(r.Members) == 0) {
 		return saved, fmt.Errorf("%w: round %d has no job or no members", rdzv.ErrState, r.Round)
 	}
 	return saved, nil
 }
 
 // readState reads what earlier leaders have left in the store.
-func (d *leaderDriver) readState(ctx context.Context) (savedState, error) {
+func (d *leaderDriver) readState(ctx context.Context) (rounds.SavedState, error) {
 	saved, err := d.readRun(ctx)
 	if err != nil {
 		return saved, err
 	}
-	answers, err := listKeys(ctx, d.store, d.prefix+prefixAnswer)
+	answers, err := listKeys(ctx, d.store, d.prefix+rounds.PrefixAnswer)
 	for _, e := range answers {
-		a := savedAnswer{id: coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+prefixAnswer))}
-		if err := json.Unmarshal(e.Value, &a.answer); err != nil {
+		a := rounds.SavedAnswer{ID: coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+rounds.PrefixAnswer))}
+		if err := json.Unmarshal(e.Value, &a.Answer); err != nil {
 			return saved, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
 		}
-		saved.answers = append(saved.answers, a)
+		saved.Answers = append(saved.Answers, a)
 	}
 	return saved, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Leaders leads all runs of a store that is a process of its own, in that process, so that no agent's death ends a
@@ -23,7 +24,7 @@ type Leaders struct {
 	// MaxRuns is how many runs are led at a time; 0 means no limit. [Leaders.Admit] refuses further runs.
 	MaxRuns int
 	// Fresh describes the store if it began without the sessions of an earlier one; nil if it keeps its sessions.
-	Fresh  *FreshStore
+	Fresh  *rounds.FreshStore
 	Logger zerolog.Logger
 
 	admitted runSet

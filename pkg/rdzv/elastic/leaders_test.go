@@ -17,6 +17,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // storeWithLeaders is a store and its Leaders, in a synctest bubble.
@@ -90,22 +91,22 @@ func (s *storeWithLeaders) join(runID string) *driver {
 		s.t.Errorf("%s: %v", runID, err)
 		return nil
 	}
-	return &driver{store: client, prefix: prefixOf(runID), timeout: time.Second, clock: boottime.Now}
+	return &driver{store: client, prefix: rounds.PrefixOf(runID), timeout: time.Second, clock: boottime.Now}
 }
 
 // report writes a report and waits for the leader's answer.
-func (s *storeWithLeaders) report(d *driver, r Report) {
+func (s *storeWithLeaders) report(d *driver, r rounds.Report) {
 	s.t.Helper()
 	if r.Job = job(1, 2); r.Phase == "" {
-		r.Phase = Ready
+		r.Phase = rounds.Ready
 	}
-	r.Job.LastCall, r.Node = 0, Node{Identity: "a", Nproc: 1}
+	r.Job.LastCall, r.Node = 0, rounds.Node{Identity: "a", Nproc: 1}
 	if err := d.putReport(s.t.Context(), r); err != nil {
 		s.t.Errorf("%s: %v", d.prefix, err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
-	err := d.store.Watch(ctx, d.prefix+prefixAnswer, func(b coord.Batch) error {
+	err := d.store.Watch(ctx, d.prefix+rounds.PrefixAnswer, func(b coord.Batch) error {
 		if len(b.Events) > 0 {
 			return errListed
 		}
@@ -135,9 +136,9 @@ func TestLeadersEndWithTheirRuns(t *testing.T) {
 					a := s.join(fmt.Sprintf("run-%d-%d", batch, i))
 					switch i % 3 {
 					case 0: // the run has a result, for a minute
-						s.report(a, Report{Close: true})
+						s.report(a, rounds.Report{Close: true})
 					case 1: // the run has a round, and times out for lack of agents
-						s.report(a, Report{})
+						s.report(a, rounds.Report{})
 					}
 					s.leave(a)
 				})
@@ -171,15 +172,15 @@ func TestJoinedRunIsLed(t *testing.T) {
 				s.leave(s.join(id))
 				switch i % 3 {
 				case 0: // its leader is about to end, or has just ended
-					<-time.After(unusedTime)
+					<-time.After(rounds.UnusedTime)
 				case 1:
-					<-time.After(2 * unusedTime)
+					<-time.After(2 * rounds.UnusedTime)
 				}
 				a := s.join(id)
 				if i%3 == 2 {
-					<-time.After(10 * unusedTime)
+					<-time.After(10 * rounds.UnusedTime)
 				}
-				s.report(a, Report{})
+				s.report(a, rounds.Report{})
 				s.leave(a)
 			})
 		}
@@ -207,9 +208,9 @@ func TestRunsAreBounded(t *testing.T) {
 		}
 		again := s.join("b")
 		s.leave(again)
-		<-time.After(2 * unusedTime)
+		<-time.After(2 * rounds.UnusedTime)
 		c := s.join("c")
-		s.report(c, Report{})
+		s.report(c, rounds.Report{})
 		for _, d := range []*driver{a, also, c} {
 			s.leave(d)
 		}

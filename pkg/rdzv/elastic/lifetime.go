@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // earlyCalls keeps what the agent reports before it has a session, for the first report.
@@ -43,19 +44,19 @@ func (h *Handler) start(ctx context.Context) error {
 	default:
 		return connectionError(err)
 	}
-	m := newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL()}, firstProof(store, origin))
+	m := rounds.NewMember(rounds.MemberOptions{Node: h.opts.Node, Job: h.opts.Job, TTL: store.TTL()}, firstProof(store, origin))
 	h.notifySession(store)
 	driving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.early.leave {
-		m.leave(0)
+		m.Leave(0)
 	}
 	if p := h.early.preempt; p != nil {
-		m.preempt(h.early.preemptAt-origin, *p)
+		m.Preempt(h.early.preemptAt-origin, *p)
 	}
 	if h.early.close {
-		m.close(h.early.closeBy)
+		m.Close(h.early.closeBy)
 	}
 	h.m, h.cancel, h.started = m, stop, true
 	go h.drive(driving, store, origin)
@@ -101,7 +102,7 @@ func (h *Handler) closeEarly(by string) (started bool) {
 	defer h.mu.Unlock()
 	if !h.started && h.over == nil {
 		o := closedEarly(h.early.closeBy)
-		h.over = &ending{outcome: &o}
+		h.over = &rounds.Ending{Outcome: &o}
 	}
 	return h.started
 }
@@ -146,23 +147,23 @@ func (h *Handler) takeEarlyFailure() *rdzv.Failure {
 
 // Fail implements rdzv.Handler. A failure before the first session goes into the first report.
 func (h *Handler) Fail(f rdzv.Failure) {
-	h.callEarly(func(e *earlyCalls) { e.failure = &f }, func(now time.Duration) { h.m.fail(now, f) })
+	h.callEarly(func(e *earlyCalls) { e.failure = &f }, func(now time.Duration) { h.m.Fail(now, f) })
 }
 
 // Preempt implements rdzv.Handler.
 func (h *Handler) Preempt(p rdzv.Preemption) {
 	at := boottime.Now()
-	h.callEarly(func(e *earlyCalls) { e.preempt, e.preemptAt = &p, at }, func(now time.Duration) { h.m.preempt(now, p) })
+	h.callEarly(func(e *earlyCalls) { e.preempt, e.preemptAt = &p, at }, func(now time.Duration) { h.m.Preempt(now, p) })
 }
 
 // Leave implements rdzv.Handler.
 func (h *Handler) Leave() {
-	h.callEarly(func(e *earlyCalls) { e.leave = true }, func(now time.Duration) { h.m.leave(now) })
+	h.callEarly(func(e *earlyCalls) { e.leave = true }, func(now time.Duration) { h.m.Leave(now) })
 }
 
 // recordOutcome records how the job has ended, once the member knows. Only the driving goroutine calls it.
 func (h *Handler) recordOutcome() {
-	if over := h.m.outcome(); over != nil {
+	if over := h.m.Outcome(); over != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.outcome == nil {
@@ -209,7 +210,7 @@ func (h *Handler) setClosed(ctx context.Context, by string) error {
 	late := fmt.Errorf("%w: no answer in %s", rdzv.ErrTimeout, seconds.Format(limit))
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
-	h.call(func(time.Duration) { h.m.close(by) })
+	h.call(func(time.Duration) { h.m.Close(by) })
 	select {
 	case <-h.endKnown:
 		return nil
@@ -255,5 +256,5 @@ func (h *Handler) Outcome() *rdzv.Outcome {
 	if h.outcome == nil {
 		return nil
 	}
-	return h.outcome.outcome
+	return h.outcome.Outcome
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/userdir"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Marker is a file on this machine which says that a store of a run is here, or was. It tells the store's successor
@@ -27,7 +28,7 @@ const markerLife = time.Hour
 // CreateMarker creates the marker of a store that begins now, and returns what is known of an earlier one. store names
 // the store among all of this user on this machine. If nothing can be known, it also returns an error, and fresh
 // assumes an earlier store that has just ended.
-func CreateMarker(store string) (m *Marker, fresh FreshStore, err error) {
+func CreateMarker(store string) (m *Marker, fresh rounds.FreshStore, err error) {
 	dir, err := markerDir()
 	if err != nil {
 		return nil, unknownStore(), fmt.Errorf("create the marker of the store: %w", err)
@@ -40,13 +41,13 @@ func CreateMarker(store string) (m *Marker, fresh FreshStore, err error) {
 }
 
 // unknownStore describes a store that begins now, where nothing is known of an earlier one.
-func unknownStore() FreshStore {
+func unknownStore() rounds.FreshStore {
 	now := boottime.Now()
-	return FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+	return rounds.FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 }
 
 // createMarker is CreateMarker in a folder of markers. name names the store in it.
-func createMarker(dir, name string) (m *Marker, fresh FreshStore, err error) {
+func createMarker(dir, name string) (m *Marker, fresh rounds.FreshStore, err error) {
 	fresh = unknownStore()
 	clearMarkers(dir, fresh.CreatedAt)
 	path := filepath.Join(dir, "store-"+name)

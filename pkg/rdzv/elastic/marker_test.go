@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // TestMarker checks what a store learns from its predecessor's marker, however the predecessor ended.
 func TestMarker(t *testing.T) {
 	store := fmt.Sprintf("%s %d", t.Name(), os.Getpid())
-	leave := func(what, store string, predecessor bool) (*Marker, FreshStore) {
+	leave := func(what, store string, predecessor bool) (*Marker, rounds.FreshStore) {
 		t.Helper()
 		m, fresh, err := CreateMarker(store)
 		if err != nil || fresh.HasPredecessor != predecessor || fresh.PredecessorEnd > fresh.CreatedAt {

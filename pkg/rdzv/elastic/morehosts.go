@@ -14,6 +14,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Several endpoints
@@ -104,7 +105,7 @@ func (a *C10d) ownEndpoint(ctx context.Context, ifaces []Interface, index int) (
 
 // adviseEndpoints says what further endpoints add to the only one, which this node is.
 func (a *C10d) adviseEndpoints() {
-	if a.AdviseEndpoints && a.MaxNodes >= minVoters && len(a.More) == 0 {
+	if a.AdviseEndpoints && a.MaxNodes >= rounds.MinVoters && len(a.More) == 0 {
 		a.Logger.Info().Msgf("nodes that come later find the job only at %s; a second and a third node in --rdzv-endpoint "+
 			"let them find it without this one", a.hostOf(0).addrs()[0])
 	}

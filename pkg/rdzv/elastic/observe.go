@@ -15,15 +15,16 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Snapshot is the state of a run as an observer sees it.
 type Snapshot struct {
-	Job     *Job          // nil before the first leader, and if there is no such run
-	Record  *Record       // of the last round; nil before the first
-	Outcome *rdzv.Outcome // nil until the job has ended
-	Agents  []AgentStatus // the round's agents in rank order, then the others by host
-	Store   *StoreState   // nil if the agents do not keep the store together
+	Job     *rounds.Job    // nil before the first leader, and if there is no such run
+	Record  *rounds.Record // of the last round; nil before the first
+	Outcome *rdzv.Outcome  // nil until the job has ended
+	Agents  []AgentStatus  // the round's agents in rank order, then the others by host
+	Store   *StoreState    // nil if the agents do not keep the store together
 }
 
 // StoreState says who keeps the store.
@@ -150,11 +151,11 @@ func Observe(ctx context.Context, store coord.Store, runID string, see func(Snap
 func ObserveStacks(
 	ctx context.Context, store coord.Store, runID string, allThreads bool, see func(Snapshot) error,
 ) error {
-	return observe(ctx, store, runID, wish{Stacks: true, StacksRequest: StacksRequest{AllThreads: allThreads}}, see)
+	return observe(ctx, store, runID, wish{Stacks: true, StacksRequest: rounds.StacksRequest{AllThreads: allThreads}}, see)
 }
 
 func observe(ctx context.Context, store coord.Store, runID string, w wish, see func(Snapshot) error) error {
-	o := newObserver(store, prefixOf(runID))
+	o := newObserver(store, rounds.PrefixOf(runID))
 	o.follows = true
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
@@ -167,7 +168,7 @@ func observe(ctx context.Context, store coord.Store, runID string, w wish, see f
 // run asks the agents for what w says and calls see with each snapshot.
 func (o *observer) run(ctx context.Context, w wish, see func(Snapshot) error) error {
 	value, _ := json.Marshal(w) // cannot fail
-	op := coord.Op{Key: o.prefix + prefixWatcher + string(o.store.Session()), Value: value, Owned: true}
+	op := coord.Op{Key: o.prefix + rounds.PrefixWatcher + string(o.store.Session()), Value: value, Owned: true}
 	if _, err := o.store.Commit(ctx, nil, []coord.Op{op}); err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ type observer struct {
 	prefix  string
 	keys    map[string][]byte          // the run's keys, without the prefix
 	stacks  map[coord.SessionID][]byte // the agents' replies to this observer
-	record  *Record                    // the last one: its key is deleted when the job ends
+	record  *rounds.Record             // the last one: its key is deleted when the job ends
 }
 
 func newObserver(store coord.Store, prefix string) *observer {
@@ -224,7 +225,7 @@ func (o *observer) apply(b coord.Batch) {
 	}
 	for _, e := range b.Events {
 		key := strings.TrimPrefix(e.Key, o.prefix)
-		if id, is := strings.CutPrefix(key, prefixStacks); is {
+		if id, is := strings.CutPrefix(key, rounds.PrefixStacks); is {
 			o.applyStacks(coord.SessionID(id), e)
 			continue
 		}
@@ -233,7 +234,7 @@ func (o *observer) apply(b coord.Batch) {
 		} else {
 			o.keys[key] = e.Value
 		}
-		if key == keyStore && o.follows {
+		if key == rounds.KeyStore && o.follows {
 			o.followStore()
 		}
 	}
@@ -242,8 +243,8 @@ func (o *observer) apply(b coord.Batch) {
 // followStore makes the session's client look for the store where it may be from now on.
 func (o *observer) followStore() {
 	client, ok := o.store.(*coord.Client)
-	if at := readKey[storeAddrs](o, keyStore); ok && at != nil {
-		client.SetAddrs(at.reachable())
+	if at := readKey[rounds.StoreAddrs](o, rounds.KeyStore); ok && at != nil {
+		client.SetAddrs(at.Reachable())
 	}
 }
 
@@ -269,27 +270,27 @@ func readKey[T any](o *observer, key string) *T {
 }
 
 // job returns the parameters of the run; nil if there are none.
-func (o *observer) job() *Job {
+func (o *observer) job() *rounds.Job {
 	latest := ""
 	for key := range o.keys {
-		if strings.HasPrefix(key, prefixJob) && compareNatural(key, latest) > 0 {
+		if strings.HasPrefix(key, rounds.PrefixJob) && rounds.CompareNatural(key, latest) > 0 {
 			latest = key
 		}
 	}
-	return readKey[Job](o, latest)
+	return readKey[rounds.Job](o, latest)
 }
 
 // snapshot returns the state that the keys describe.
 func (o *observer) snapshot() Snapshot {
 	for key := range o.keys {
-		if strings.HasPrefix(key, prefixRound) {
-			if r := new(Record); decodeRecord(o.keys[key], r) == nil && (o.record == nil || r.Round > o.record.Round) {
+		if strings.HasPrefix(key, rounds.PrefixRound) {
+			if r := new(rounds.Record); rounds.DecodeRecord(o.keys[key], r) == nil && (o.record == nil || r.Round > o.record.Round) {
 				o.record = r
 			}
 		}
 	}
-	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
-	if at := readKey[storeAddrs](o, keyStore); at != nil {
+	s := Snapshot{Job: o.job(), Record: o.record, Outcome: readKey[rdzv.Outcome](o, rounds.KeyResult)}
+	if at := readKey[rounds.StoreAddrs](o, rounds.KeyStore); at != nil {
 		s.Store = stateOf(*at)
 	}
 	placed := map[coord.SessionID]bool{}
@@ -306,40 +307,41 @@ func (o *observer) snapshot() Snapshot {
 	}
 	var others []AgentStatus
 	for key := range o.keys {
-		id, ok := strings.CutPrefix(key, prefixAgent)
+		id, ok := strings.CutPrefix(key, rounds.PrefixAgent)
 		if ok && !placed[coord.SessionID(id)] {
 			others = append(others, o.agent(coord.SessionID(id)))
 		}
 	}
 	slices.SortFunc(others, func(a, b AgentStatus) int {
-		return cmp.Or(compareNatural(a.Host, b.Host), cmp.Compare(a.Nproc, b.Nproc))
+		return cmp.Or(rounds.CompareNatural(a.Host, b.Host), cmp.Compare(a.Nproc, b.Nproc))
 	})
 	s.Agents = append(s.Agents, others...)
 	return s
 }
 
 // explainAbsence corrects the state of an agent without a session if its workers had finished.
-func (o *observer) explainAbsence(a *AgentStatus, r *Record) {
-	if d := readKey[departedMember](o, departedMember{Round: r.Round, Rank: a.Rank}.key()); d != nil {
+func (o *observer) explainAbsence(a *AgentStatus, r *rounds.Record) {
+	if d := readKey[rounds.DepartedMember](o, rounds.DepartedMember{Round: r.Round, Rank: a.Rank}.Key()); d != nil {
 		a.Lost, a.Departed, a.Host, a.Note = false, true, d.Node.Host, "had finished and left"
 		return
 	}
-	s := readKey[successes](o, successKey(r.Round, a.Rank))
-	if s != nil && s.isOf(r) && s.has(a.Rank) {
+	s := readKey[rounds.Successes](o, rounds.SuccessKey(r.Round, a.Rank))
+	if s != nil && s.IsOf(r) && s.Has(a.Rank) {
 		a.Lost, a.Departed, a.Note = false, true, "had finished, and its agent has ended"
 	}
 }
 
 // agent returns the state of one agent, without its rank.
 func (o *observer) agent(id coord.SessionID) AgentStatus {
-	status := AgentStatus{Rank: -1, Status: o.keys[prefixStatus+string(id)], Stacks: o.stacks[id]}
-	r := readKey[Report](o, prefixAgent+string(id))
+	status := AgentStatus{Rank: -1, Status: o.keys[rounds.PrefixStatus+string(id)], Stacks: o.stacks[id]}
+	r := readKey[rounds.Report](o, rounds.PrefixAgent+string(id))
 	if r == nil {
 		status.Lost = true
 		return status
 	}
 	status.Host, status.Nproc = r.Node.Host, r.Node.Nproc
-	if a := readKey[Answer](o, prefixAnswer+string(id)); a != nil && a.Kind != Run && a.Kind != End {
+	a := readKey[rounds.Answer](o, rounds.PrefixAnswer+string(id))
+	if a != nil && a.Kind != rounds.Run && a.Kind != rounds.End {
 		status.Note = a.Note
 	}
 	if r.Leaving {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // brief returns what the tests check, in one line.
@@ -53,7 +54,7 @@ func TestStatusIsPublishedWhileObserved(t *testing.T) {
 		const interval = 2 * time.Second
 		var asked atomic.Int64
 		d := &driver{
-			store: open(), prefix: prefixOf("run"), timeout: time.Second, log: zerolog.Nop(),
+			store: open(), prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(),
 			statusInterval: interval,
 			status:         func(context.Context) []byte { return fmt.Appendf(nil, "%d", asked.Add(1)) },
 		}
@@ -75,7 +76,7 @@ func TestStatusIsPublishedWhileObserved(t *testing.T) {
 			}
 		}
 		at := func() string {
-			events, err := listKeys(ctx, d.store, prefixOf("run")+prefixStatus)
+			events, err := listKeys(ctx, d.store, rounds.PrefixOf("run")+rounds.PrefixStatus)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,7 +245,7 @@ func TestOpenObserverFindsThePort(t *testing.T) {
 			t.Errorf("%s: %v", tt.runID, err)
 			continue
 		}
-		found, err := listKeys(t.Context(), store, prefixOf(tt.runID)+prefixAgent)
+		found, err := listKeys(t.Context(), store, rounds.PrefixOf(tt.runID)+rounds.PrefixAgent)
 		if err != nil || len(found) != 1 {
 			t.Errorf("%s: the store has %v, %v", tt.runID, found, err)
 		}
@@ -255,12 +256,12 @@ func TestOpenObserverFindsThePort(t *testing.T) {
 
 // An observer sees that a node has left with success, not that it was lost.
 func TestObserverSeesDepartures(t *testing.T) {
-	encode := func(v any) []byte { return must(encodeValue(v)) }
-	record := Record{Round: 3, Members: []RecordMember{{ID: "a", Nproc: 2}, {ID: "b", Nproc: 2}}}
-	d := departedMember{Round: 3, Rank: 1, Node: Node{Host: "node1"}}
+	encode := func(v any) []byte { return must(rounds.EncodeValue(v)) }
+	record := rounds.Record{Round: 3, Members: []rounds.RecordMember{{ID: "a", Nproc: 2}, {ID: "b", Nproc: 2}}}
+	d := rounds.DepartedMember{Round: 3, Rank: 1, Node: rounds.Node{Host: "node1"}}
 	o := &observer{keys: map[string][]byte{
-		roundKey(3): encode(record), d.key(): encode(d), prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
-		prefixStatus + "a": []byte("{}"),
+		rounds.RoundKey(3): encode(record), d.Key(): encode(d), rounds.PrefixAgent + "a": encode(rounds.Report{Node: rounds.Node{Host: "node0"}}),
+		rounds.PrefixStatus + "a": []byte("{}"),
 	}}
 	s := o.snapshot()
 	want := AgentStatus{Rank: 1, Host: "node1", Nproc: 2, Departed: true, Note: "had finished and left"}
@@ -271,12 +272,12 @@ func TestObserverSeesDepartures(t *testing.T) {
 
 // An observer sees that a node had finished, not that it was lost.
 func TestObserverSeesSuccesses(t *testing.T) {
-	encode := func(v any) []byte { return must(encodeValue(v)) }
-	record := Record{Round: 3, Members: []RecordMember{{ID: "a"}, {ID: "b", Host: "node1"}, {ID: "c", Host: "node2"}}}
+	encode := func(v any) []byte { return must(rounds.EncodeValue(v)) }
+	record := rounds.Record{Round: 3, Members: []rounds.RecordMember{{ID: "a"}, {ID: "b", Host: "node1"}, {ID: "c", Host: "node2"}}}
 	o := &observer{keys: map[string][]byte{
-		roundKey(3):       encode(record),
-		successKey(3, 1):  encode(successes{Round: 3, Session: "a", Bits: []byte{2}}),
-		prefixAgent + "a": encode(Report{Node: Node{Host: "node0"}}),
+		rounds.RoundKey(3):       encode(record),
+		rounds.SuccessKey(3, 1):  encode(rounds.Successes{Round: 3, Session: "a", Bits: []byte{2}}),
+		rounds.PrefixAgent + "a": encode(rounds.Report{Node: rounds.Node{Host: "node0"}}),
 	}}
 	want := []AgentStatus{
 		{Rank: 1, Host: "node1", Departed: true, Note: "had finished, and its agent has ended"},

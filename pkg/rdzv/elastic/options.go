@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Access opens sessions in the store of a run.
@@ -30,8 +31,8 @@ const DefaultCloseTimeout = 30 * time.Second
 type Options struct {
 	Backend string
 	RunID   string
-	Job     Job
-	Node    Node // without Role and Nproc, which come from the Member
+	Job     rounds.Job
+	Node    rounds.Node // without Role and Nproc, which come from the Member
 	Access  Access
 	Stores  WorkerStores
 	// KeepAlive, above 0 and well below the TTL of sessions, is the time between keep-alives. Timeout, above 0, bounds
@@ -53,13 +54,13 @@ type Options struct {
 	Status func(ctx context.Context) []byte
 	// Stacks, if not nil, returns what the workers of this node are doing, for those who ask for it: any text, best below
 	// 1 MiB. It is called once for each who asks, and must return when ctx ends. Two goroutines may call it at a time.
-	Stacks func(ctx context.Context, r StacksRequest) []byte
+	Stacks func(ctx context.Context, r rounds.StacksRequest) []byte
 	// Examine, if not nil, judges what the nodes of a round have replied when the leader suspected a hang and asked this
 	// agent to look. One goroutine at a time calls it. The look of the result is set by the caller.
-	Examine func(ctx context.Context, round int, nodes []NodeStacks) HangFinding
+	Examine func(ctx context.Context, round int, nodes []rounds.NodeStacks) rounds.HangFinding
 	// HangFound, if not nil, is called with a hang that another agent has found, and with nil when a worker of this node
 	// makes progress again after any hang. It must not block.
-	HangFound func(*HangFound)
+	HangFound func(*rounds.HangFound)
 	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration
 	// Waiting, if not nil, is called with what this node waits for, in words for people: a store that it has not reached,

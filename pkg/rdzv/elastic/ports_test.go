@@ -18,6 +18,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // freePorts returns n ports that nobody listens at, below those that the kernel hands out: a test elsewhere that asks
@@ -109,7 +110,7 @@ func (p *machine) check(run func(runID string) (agents int)) {
 		}
 		var want []string
 		for _, s := range stores {
-			key := prefixOf(runID) + prefixAgent + string(s.Session())
+			key := rounds.PrefixOf(runID) + rounds.PrefixAgent + string(s.Session())
 			op := coord.Op{Key: key, Value: []byte("here"), Owned: true}
 			if _, err := s.Commit(ctx, nil, []coord.Op{op}); err != nil {
 				p.t.Fatal(err)
@@ -119,7 +120,7 @@ func (p *machine) check(run func(runID string) (agents int)) {
 		slices.Sort(want)
 		for _, s := range stores {
 			var got []string
-			found, err := listKeys(ctx, s, prefixOf(runID)+prefixAgent)
+			found, err := listKeys(ctx, s, rounds.PrefixOf(runID)+rounds.PrefixAgent)
 			for _, e := range found {
 				got = append(got, e.Key)
 			}

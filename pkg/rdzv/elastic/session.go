@@ -12,6 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // connectionError makes err an rdzv.ErrConnection, unless it belongs to the family already.
@@ -43,14 +44,14 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 	defer close(h.driveDone)
 	for {
 		d := &driver{
-			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
+			store: store, prefix: rounds.PrefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
 			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute,
-			probe: func(now time.Duration) optionalTime { return h.stops.probeAgent(now, h.m, h.log) }, looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
+			probe: func(now time.Duration) rounds.OptionalTime { return h.stops.ProbeAgent(now, h.m, h.log) }, looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, stacks: h.opts.Stacks, statusInterval: h.opts.StatusInterval,
 		}
 		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
 			if client, ok := store.(*coord.Client); ok {
-				d.storeMoved = func(at storeAddrs) { h.storeMoved(client, at) }
+				d.storeMoved = func(at rounds.StoreAddrs) { h.storeMoved(client, at) }
 				d.proved = func(sent time.Duration) { access.recordProof(sent + origin) }
 			}
 		}
@@ -70,22 +71,22 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			if store = h.rejoin(ctx, d); store == nil {
 				return
 			}
-			h.m.sessionRenewed(firstProof(store, origin), store.TTL())
+			h.m.SessionRenewed(firstProof(store, origin), store.TTL())
 			continue
 		case !h.mayRejoin(err):
-			lost := &storeLostError{workers: h.m.workers(), err: err}
-			h.m.storeLost(d.now())
-			h.m.giveUp(lost)
-			h.execute(h.m.takeOrders())
-			if h.serve(ctx, d, func() bool { return !h.m.workers() }) {
-				h.finish(h.m.isOver())
+			lost := &storeLostError{workers: h.m.Workers(), err: err}
+			h.m.StoreLost(d.now())
+			h.m.GiveUp(lost)
+			h.execute(h.m.TakeOrders())
+			if h.serve(ctx, d, func() bool { return !h.m.Workers() }) {
+				h.finish(h.m.IsOver())
 			}
 			return
 		}
 		switch {
 		case errors.Is(err, errStoreSilent):
 			h.log.Warn().Msg("no node that keeps the job's store answers: looking for the store anew")
-		case errors.Is(err, coord.ErrReplaced) && h.m.round() < 0:
+		case errors.Is(err, coord.ErrReplaced) && h.m.Round() < 0:
 			h.log.Info().Msg("another store of this run has taken the place of the one that this node found: joining again")
 		case errors.Is(err, coord.ErrReplaced):
 			h.log.Warn().Msg("the job's store has gone, and a new one without its data has taken its place: joining again, " +
@@ -97,9 +98,9 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			return
 		}
 		if replaced(d.store, store) {
-			h.m.storeReplaced(d.now())
+			h.m.StoreReplaced(d.now())
 		}
-		h.m.sessionRenewed(firstProof(store, origin), store.TTL())
+		h.m.SessionRenewed(firstProof(store, origin), store.TTL())
 	}
 }
 
@@ -107,7 +108,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 // session, or another store of the same run has replaced it.
 func (h *Handler) mayRejoin(err error) bool {
 	return errors.Is(err, coord.ErrSessionLost) || errors.Is(err, errStoreSilent) ||
-		errors.Is(err, coord.ErrReplaced) && (!h.opts.SharedRunID || h.m.round() < 0)
+		errors.Is(err, coord.ErrReplaced) && (!h.opts.SharedRunID || h.m.Round() < 0)
 }
 
 // forgetter is an Access that returns to the same store each time, until Forget makes it look for the store again.
@@ -117,7 +118,7 @@ type forgetter interface{ Forget() }
 // access then looks for another store.
 func (h *Handler) previousStoreGone(err error) bool {
 	access, ok := h.opts.Access.(forgetter)
-	if !ok || errors.Is(err, coord.ErrSessionLost) || !h.m.awaitsRerun() {
+	if !ok || errors.Is(err, coord.ErrSessionLost) || !h.m.AwaitsRerun() {
 		return false
 	}
 	access.Forget()
@@ -144,7 +145,7 @@ func firstProof(store coord.Store, origin time.Duration) time.Duration {
 	if s, ok := store.(startTimer); ok {
 		return s.Began() - origin
 	}
-	return boottime.Now() - origin - stopTimeout(store.TTL())
+	return boottime.Now() - origin - rounds.StopTimeout(store.TTL())
 }
 
 // minPreemptedRejoin is how long an agent of a preempted job tries to join again, at least.
@@ -152,15 +153,15 @@ const minPreemptedRejoin = 5 * time.Second
 
 // rejoin waits until every worker has ended and opens another session. It returns nil if it cannot.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
-	h.m.sessionLost(d.now())
+	h.m.SessionLost(d.now())
 	d.setWatchdog()
-	h.execute(h.m.takeOrders())
-	if !h.serve(ctx, d, h.m.isIdle) {
+	h.execute(h.m.TakeOrders())
+	if !h.serve(ctx, d, h.m.IsIdle) {
 		return nil
 	}
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
-	if h.m.preemption() != nil { // no round follows: only the end of the job is left to learn
+	if h.m.Preemption() != nil { // no round follows: only the end of the job is left to learn
 		var stop context.CancelFunc
 		bounded, stop = context.WithTimeout(bounded, max(d.store.TTL(), minPreemptedRejoin))
 		defer stop()
@@ -178,16 +179,16 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 		select {
 		case call := <-h.calls:
 			call(d.now())
-			if h.m.isDeparting() { // no leader can confirm it
-				h.m.departUnconfirmed()
+			if h.m.IsDeparting() { // no leader can confirm it
+				h.m.DepartUnconfirmed()
 			}
-			if h.m.isLeaving() || h.m.isOver() != nil {
+			if h.m.IsLeaving() || h.m.IsOver() != nil {
 				cancel()
 			}
-			h.m.takeOrders() // the orders belong to the round that has ended
+			h.m.TakeOrders() // the orders belong to the round that has ended
 		case o := <-open:
 			if o.err != nil {
-				h.finish(cmp.Or(h.m.isOver(), &ending{err: connectionError(o.err)}))
+				h.finish(cmp.Or(h.m.IsOver(), &rounds.Ending{Err: connectionError(o.err)}))
 				return nil
 			}
 			h.notifySession(o.store)
@@ -201,7 +202,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 // processes that the agent runs next, such as the preflight command.
 func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 	for {
-		if !h.m.workers() {
+		if !h.m.Workers() {
 			d.setWatchdog()
 		}
 		if done() {
@@ -210,7 +211,7 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 		select {
 		case call := <-h.calls:
 			call(d.now())
-			h.execute(h.m.takeOrders())
+			h.execute(h.m.TakeOrders())
 		case <-ctx.Done():
 			return false
 		}
@@ -222,16 +223,16 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 // only when none is.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
 	timeout := h.opts.Timeout
-	workers := ctx.Err() == nil && h.m.workers()
-	if workers || h.m.silent(d.now()) { // a silent store would not answer
+	workers := ctx.Err() == nil && h.m.Workers()
+	if workers || h.m.Silent(d.now()) { // a silent store would not answer
 		timeout = 0
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	var err error
-	if h.m.isLeaving() && d.store.Err() == nil {
-		err = d.putReport(bounded, h.m.currentReport())
-		if round, rank, nodes := h.m.lastPlace(); err == nil && h.m.mayDepart() && nodes > 1 {
+	if h.m.IsLeaving() && d.store.Err() == nil {
+		err = d.putReport(bounded, h.m.CurrentReport())
+		if round, rank, nodes := h.m.LastPlace(); err == nil && h.m.MayDepart() && nodes > 1 {
 			d.awaitSuccess(bounded, round, rank)
 		}
 	}
@@ -243,48 +244,48 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 }
 
 // execute passes orders on to the agent.
-func (h *Handler) execute(orders []order) {
+func (h *Handler) execute(orders []rounds.Order) {
 	h.recordOutcome()
-	_, _, nodes := h.m.lastPlace()
+	_, _, nodes := h.m.LastPlace()
 	for _, o := range orders {
 		switch {
-		case o.run != nil:
-			h.runOrders <- runOrder{*o.run, h.stops.beginRound()} // there is room: the agent has entered, and waits
-		case o.notice != nil:
-			h.reportWait(o.notice.Note)
+		case o.Run != nil:
+			h.runOrders <- runOrder{*o.Run, h.stops.BeginRound()} // there is room: the agent has entered, and waits
+		case o.Notice != nil:
+			h.reportWait(o.Notice.Note)
 			level, advice := zerolog.InfoLevel, ""
-			if o.notice.Next > 0 {
+			if o.Notice.Next > 0 {
 				level = zerolog.WarnLevel
 			}
-			if o.notice.Missing && nodes == 0 && h.opts.WaitAdvice != "" {
+			if o.Notice.Missing && nodes == 0 && h.opts.WaitAdvice != "" {
 				advice = "; " + h.opts.WaitAdvice
 			}
-			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note + advice)
-		case o.warning != "":
-			h.log.Warn().Msg(o.warning)
-		case o.reenter:
+			h.log.WithLevel(level).Msg("waiting for the next round: " + o.Notice.Note + advice)
+		case o.Warning != "":
+			h.log.Warn().Msg(o.Warning)
+		case o.Reenter:
 			signal(h.reenter)
-		case o.join:
+		case o.Join:
 			signal(h.joins)
-		case o.look != nil:
-			h.sendLook(*o.look)
-		case o.hang != nil:
+		case o.Look != nil:
+			h.sendLook(*o.Look)
+		case o.Hang != nil:
 			if h.opts.HangFound != nil {
-				h.opts.HangFound(o.hang)
+				h.opts.HangFound(o.Hang)
 			}
-		case o.hangOver:
+		case o.HangOver:
 			if h.opts.HangFound != nil {
 				h.opts.HangFound(nil)
 			}
-		case o.stop != nil:
-			s := *o.stop
-			if o.killIn >= 0 {
-				s.KillBy = time.Now().Add(o.killIn)
+		case o.Stop != nil:
+			s := *o.Stop
+			if o.KillIn >= 0 {
+				s.KillBy = time.Now().Add(o.KillIn)
 			}
-			h.stops.send(s)
+			h.stops.Send(s)
 		}
 	}
-	if e := h.m.hasEnded(); e != nil {
+	if e := h.m.HasEnded(); e != nil {
 		h.finish(e)
 	}
 }
@@ -298,7 +299,7 @@ func signal(to chan<- struct{}) {
 }
 
 // finish records the end and stops drive.
-func (h *Handler) finish(e *ending) {
+func (h *Handler) finish(e *rounds.Ending) {
 	h.mu.Lock()
 	if h.over == nil {
 		h.over = e
@@ -324,18 +325,18 @@ func (h *Handler) ending() error {
 	switch {
 	case h.over == nil:
 		return rdzv.ErrClosed
-	case h.over.departed:
+	case h.over.Departed:
 		return errDeparted
-	case h.over.outcome != nil:
-		return &rdzv.EndedError{Outcome: *h.over.outcome, Late: h.over.late}
-	case !errors.Is(h.over.err, rdzv.ErrConnection) || h.over.replaced:
-		return h.over.err
+	case h.over.Outcome != nil:
+		return &rdzv.EndedError{Outcome: *h.over.Outcome, Late: h.over.Late}
+	case !errors.Is(h.over.Err, rdzv.ErrConnection) || h.over.Replaced:
+		return h.over.Err
 	case h.storeStays && h.opts.StoreAdvice != "":
-		return fmt.Errorf("%w (%s)", h.over.err, h.opts.StoreAdvice)
+		return fmt.Errorf("%w (%s)", h.over.Err, h.opts.StoreAdvice)
 	case !h.storeStays && h.opts.Advice != "":
-		return fmt.Errorf("%w (%s)", h.over.err, h.opts.Advice)
+		return fmt.Errorf("%w (%s)", h.over.Err, h.opts.Advice)
 	default:
-		return h.over.err
+		return h.over.Err
 	}
 }
 

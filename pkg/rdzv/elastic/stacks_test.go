@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // TestStacksAreReadForWhoAsks checks that an agent reads its workers' stacks once for each observer that asks, deletes
@@ -28,12 +29,12 @@ func TestStacksAreReadForWhoAsks(t *testing.T) {
 		}
 		reads := 0
 		d := &driver{
-			store: open(), prefix: prefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
+			store: open(), prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
 			status: func(context.Context) []byte {
 				t.Error("the status was asked for")
 				return nil
 			},
-			stacks: func(_ context.Context, r StacksRequest) []byte {
+			stacks: func(_ context.Context, r rounds.StacksRequest) []byte {
 				reads++
 				return fmt.Appendf(nil, "%d, all threads: %v", reads, r.AllThreads)
 			},
@@ -74,7 +75,7 @@ func TestStacksAreReadForWhoAsks(t *testing.T) {
 		}
 		leaveFirst()
 		leaveSecond()
-		if left, err := listKeys(ctx, d.store, "run/"+prefixStacks); err != nil || len(left) > 0 {
+		if left, err := listKeys(ctx, d.store, "run/"+rounds.PrefixStacks); err != nil || len(left) > 0 {
 			t.Errorf("when nobody asks: %v, %v", left, err)
 		}
 		third, leaveThird := ask(false)

@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // wish is what an observer wants of the agents: the value of its key below prefixWatcher.
 type wish struct {
 	// Stacks asks for the stacks of the workers instead of the agents' status; StacksRequest says how.
 	Stacks bool `json:"stacks,omitempty"`
-	StacksRequest
+	rounds.StacksRequest
 }
 
 // wishes are those of all observers together.
 type wishes struct {
 	status    bool
-	stacksFor []coord.SessionID // the observers that ask for stacks, sorted
-	request   StacksRequest     // what any of them asks for
+	stacksFor []coord.SessionID    // the observers that ask for stacks, sorted
+	request   rounds.StacksRequest // what any of them asks for
 }
 
 // stacksReply is the value of an agent's key below prefixStacks.
@@ -48,17 +49,17 @@ func (d *driver) publishStatus(ctx context.Context) error {
 			switch {
 			case !now.status && last.status:
 				ticker.Stop()
-				d.put(ctx, prefixStatus, nil)
+				d.put(ctx, rounds.PrefixStatus, nil)
 			case now.status && !last.status:
 				ticker.Reset(d.statusInterval)
-				d.put(ctx, prefixStatus, d.status(ctx))
+				d.put(ctx, rounds.PrefixStatus, d.status(ctx))
 			}
 			if d.stacks != nil {
 				d.publishStacks(ctx, now, last.stacksFor)
 			}
 			last = now
 		case <-ticker.C:
-			d.put(ctx, prefixStatus, d.status(ctx))
+			d.put(ctx, rounds.PrefixStatus, d.status(ctx))
 		case err := <-ended:
 			cancel()
 			return err
@@ -71,17 +72,17 @@ func (d *driver) publishStacks(ctx context.Context, now wishes, before []coord.S
 	isNew := func(id coord.SessionID) bool { return !slices.Contains(before, id) }
 	switch {
 	case len(now.stacksFor) == 0 && len(before) > 0:
-		d.put(ctx, prefixStacks, nil)
+		d.put(ctx, rounds.PrefixStacks, nil)
 	case slices.ContainsFunc(now.stacksFor, isNew):
 		reply, _ := json.Marshal(stacksReply{now.stacksFor, d.stacks(ctx, now.request)}) // cannot fail
-		d.put(ctx, prefixStacks, reply)
+		d.put(ctx, rounds.PrefixStacks, reply)
 	}
 }
 
 // watchObservers sends what the observers want, at first and after each change.
 func (d *driver) watchObservers(ctx context.Context, changes chan<- wishes) error {
 	observers, sent := map[string]wish{}, wishes{}
-	return d.store.Watch(ctx, d.prefix+prefixWatcher, func(b coord.Batch) error {
+	return d.store.Watch(ctx, d.prefix+rounds.PrefixWatcher, func(b coord.Batch) error {
 		if b.Resync {
 			clear(observers)
 		}
@@ -119,7 +120,7 @@ func (d *driver) combine(observers map[string]wish) wishes {
 			all.status = true
 			continue
 		}
-		all.stacksFor = append(all.stacksFor, coord.SessionID(key[len(d.prefix+prefixWatcher):]))
+		all.stacksFor = append(all.stacksFor, coord.SessionID(key[len(d.prefix+rounds.PrefixWatcher):]))
 		all.request.AllThreads = all.request.AllThreads || w.AllThreads
 		all.request.Look = all.request.Look || w.Look
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // storeMember is this process's part in a store that the agents of a run keep together: its member of the store's
@@ -44,7 +46,7 @@ type storeMember struct {
 	closeErr  error
 
 	mu sync.Mutex
-	founding
+	founding.State
 	changed      chan struct{}     // closed when a field that others wait for changes
 	founded      bool              // this process is about to found the group
 	acknowledged bool              // this process leads, the job has ended, and all agents know
@@ -60,7 +62,7 @@ type storeMember struct {
 }
 
 // keptTogether reports whether the agents may keep the store together.
-func (a *C10d) keptTogether() bool { return a.Voters >= minVoters }
+func (a *C10d) keptTogether() bool { return a.Voters >= rounds.MinVoters }
 
 // serveTogether makes this process, which listens at the endpoint, a member of the store's group, and returns a session
 // for the agent. It owns ln and run. accept is [tcpstore.ServerOptions.Accept], and index that of the endpoint.
@@ -80,7 +82,7 @@ func (a *C10d) newEndpointMember(
 ) *storeMember {
 	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 	m := a.newStoreMember(net.JoinHostPort(a.hostOf(index).Host, port))
-	m.index = index
+	m.Index = index
 	m.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
 		Logger: a.Logger, Accept: accept, Agents: m.member.ServeConn, ShedAgents: m.member.ShedPending,
 	})
@@ -88,7 +90,7 @@ func (a *C10d) newEndpointMember(
 	m.place = &hostPlace{log: a.Logger, run: run}
 	m.place.claimPort(a.RunID, m.front.Port())
 	m.place.createMarkers(a)
-	m.earlier = m.place.readEarlierGroup(a)
+	m.Earlier = m.place.readEarlierGroup(a)
 	m.setAnnounced(nil)
 	a.mu.Lock()
 	a.together = m
@@ -114,7 +116,7 @@ func (a *C10d) JoinStore(ctx context.Context, stop <-chan struct{}) (string, err
 	default:
 	}
 	if m != nil {
-		return m.addr, nil
+		return m.Addr, nil
 	}
 	host := a.LocalAddr
 	addr := client.LocalAddr().Addr().Unmap()
@@ -139,7 +141,7 @@ func (a *C10d) JoinStore(ctx context.Context, stop <-chan struct{}) (string, err
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.together = m
-	return m.addr, nil
+	return m.Addr, nil
 }
 
 func (a *C10d) newStoreMember(addr string) *storeMember {
@@ -148,22 +150,22 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 		access: a, log: a.Logger, began: time.Now(), wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		cancel: cancel,
 	}
-	m.founding = founding{
-		ttl: a.TTL, addr: addr, index: notAtEndpoint,
-		job: earlierGroup{Label: a.Label, Launch: a.LaunchID, Min: a.MinNodes},
+	m.State = founding.State{
+		TTL: a.TTL, Addr: addr, Index: founding.NotAtEndpoint,
+		Job: founding.EarlierGroup{Label: a.Label, Launch: a.LaunchID, Min: a.MinNodes},
 	}
 	m.member = group.New(group.Options{
 		Addr: addr,
 		Server: coord.ServerOptions{
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
-			Authority: Authority{}, Certificates: a.Certificates,
+			Authority: rounds.Authority{}, Certificates: a.Certificates,
 		},
 		Dial: a.memberOptions(), Connect: a.Connect, Voters: a.Voters,
 		First: a.endpoints(-1)[0], Tick: storeTick, Logger: a.Logger,
 		Lead: m.lead, OnChange: m.onChange, OnGroup: func(other group.Announcement) {
 			m.tasks.Go(func() { m.consider(ctx, other) })
 		},
-		Store: m.store, MayTakeOver: m.mayTakeOver, TakeOverTime: takeOverTime(a.TTL),
+		Store: m.store, MayTakeOver: m.mayTakeOver, TakeOverTime: founding.TakeOverTime(a.TTL),
 	})
 	return m
 }
@@ -205,7 +207,7 @@ func (m *storeMember) open(ctx context.Context) (coord.Store, error) {
 
 // dial opens a session through this process's own member, which may refer the client to another one.
 func (m *storeMember) dial(ctx context.Context) (coord.Store, error) {
-	opts := m.access.clientOptions(m.addr, m.access.Host)
+	opts := m.access.clientOptions(m.Addr, m.access.Host)
 	opts.Conn, opts.AnyName = m.connect, true
 	client, err := coord.Dial(ctx, opts)
 	if err != nil {
@@ -242,7 +244,7 @@ func (a *C10d) clientOptions(addr, host string) coord.DialOptions {
 func (a *C10d) adapt(o *coord.DialOptions) {
 	addr := o.Addr
 	o.AnyName = !a.isEndpoint(addr)
-	if m := a.storeMember(); m != nil && m.addr == addr {
+	if m := a.storeMember(); m != nil && m.Addr == addr {
 		o.Conn, o.Verify, o.AnyName = m.connect, nil, true
 		return
 	}
@@ -277,8 +279,8 @@ func (m *storeMember) lead(server *coord.Server) (stop func()) {
 func (m *storeMember) onChange(s group.Status) {
 	var news, leads bool
 	m.update(func() {
-		news, leads = s.Leader != m.status.Leader && s.Leader != "", s.Leading && !m.status.Leading
-		m.observe(time.Now(), s)
+		news, leads = s.Leader != m.Status.Leader && s.Leader != "", s.Leading && !m.Status.Leading
+		m.Observe(time.Now(), s)
 		m.acknowledged, m.deserted = m.acknowledged && s.Leading, m.deserted && s.Leading
 	})
 	m.wakeLeader()
@@ -304,11 +306,11 @@ func (m *storeMember) update(change func()) {
 }
 
 // decided records what the leader of the rendezvous has decided, before it is written.
-func (m *storeMember) decided(l *leader) {
-	candidates, acknowledged, deserted := l.storeCandidates(), l.acknowledged(), l.allLeave()
-	running := l.stillRunning()
+func (m *storeMember) decided(l *rounds.Leader) {
+	candidates, acknowledged, deserted := l.StoreCandidates(), l.Acknowledged(), l.AllLeave()
+	running := l.StillRunning()
 	m.mu.Lock()
-	same, leads := slices.Equal(candidates, m.candidates), m.status.Leading
+	same, leads := slices.Equal(candidates, m.candidates), m.Status.Leading
 	m.mu.Unlock()
 	if !leads { // the store has another leader, or none, and the decision will fail
 		return
@@ -316,7 +318,7 @@ func (m *storeMember) decided(l *leader) {
 	m.update(func() {
 		m.candidates, m.acknowledged, m.deserted, m.running = candidates, acknowledged, deserted, running
 	})
-	m.setKnown(addrsOf(candidates), l.staying()-len(candidates)) // before anybody can go on without this process
+	m.setKnown(rounds.AddrsOf(candidates), l.Staying()-len(candidates)) // before anybody can go on without this process
 	if !same {
 		m.member.SetCandidates(candidates)
 	}
@@ -330,5 +332,5 @@ func (a *C10d) HostsAlone() bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.status.Leading && len(m.status.Voters) == 1
+	return m.Status.Leading && len(m.Status.Voters) == 1
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
 // close ends this process's part in the store. The agent has no session any more. If the job is over, it waits, at most
@@ -16,7 +18,7 @@ func (m *storeMember) close(ctx context.Context, over bool, linger, ttl time.Dur
 
 // leave implements close.
 func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Duration) error {
-	m.update(func() { m.closing = true })
+	m.update(func() { m.Closing = true })
 	ended := false // the store has, for all agents
 	if over {
 		bounded, cancel := context.WithTimeout(ctx, linger)
@@ -24,7 +26,7 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 		cancel()
 	} else {
 		// The signal that makes this node leave has usually ended ctx.
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), founding.LeaveTimeout)
 		dissolved := m.handOver(bounded)
 		cancel()
 		if dissolved {
@@ -39,7 +41,7 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()
-	heirs := m.heirs()
+	heirs := m.Heirs()
 	m.mu.Unlock()
 	if heirs != nil {
 		m.place.writeGroup(*heirs)
@@ -48,7 +50,7 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	go func() { left <- m.member.Leave(ctx) }()
 	for waiting := true; waiting; {
 		m.mu.Lock()
-		status, deserted, changed, leaderless := m.status, m.deserted, m.changed, m.leaderless
+		status, deserted, changed, leaderless := m.Status, m.deserted, m.changed, m.Leaderless
 		m.mu.Unlock()
 		var lost <-chan time.Time
 		switch {
@@ -57,7 +59,7 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 			waiting, dissolved = false, true
 			continue
 		case status.Leader == "":
-			lost = time.After(lostLeaderTimeout - time.Since(leaderless))
+			lost = time.After(founding.LostLeaderTimeout - time.Since(leaderless))
 		}
 		select {
 		case <-changed:
@@ -81,7 +83,7 @@ func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 	announced := false
 	for {
 		m.mu.Lock()
-		status, acknowledged, changed, leaderless := m.status, m.acknowledged, m.changed, m.leaderless
+		status, acknowledged, changed, leaderless := m.Status, m.acknowledged, m.changed, m.Leaderless
 		m.mu.Unlock()
 		var lost <-chan time.Time
 		switch {
@@ -91,7 +93,7 @@ func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 			m.dissolve(ctx, "the job has ended")
 			return true
 		case status.Leader == "":
-			lost = time.After(lostLeaderTimeout - time.Since(leaderless))
+			lost = time.After(founding.LostLeaderTimeout - time.Since(leaderless))
 		case status.Leading && !announced:
 			announced = true
 			m.log.Info().Msg("waiting for the other nodes to learn that the job has ended")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
 // setAnnounced announces this process's group, while it leads, at the endpoints and at these addresses.
@@ -17,10 +18,10 @@ func (m *storeMember) setAnnounced(former []string) {
 	if former != nil {
 		m.formerAddrs = former
 	}
-	s := m.own()
+	s := m.Own()
 	addrs = append(addrs, m.formerAddrs...)
 	m.mu.Unlock()
-	m.member.SetAnnounced(addrs, s.text())
+	m.member.SetAnnounced(addrs, s.Text())
 }
 
 // maxNotified is how many agents a new leader notifies, so that they need not look for it.
@@ -29,9 +30,9 @@ const maxNotified = 16
 // notifyOthers notifies other agents that this process leads.
 func (m *storeMember) notifyOthers() {
 	m.mu.Lock()
-	text := m.own().text()
-	known := slices.DeleteFunc(slices.Clone(m.known), func(addr string) bool {
-		return slices.Contains(m.status.Voters, addr)
+	text := m.Own().Text()
+	known := slices.DeleteFunc(slices.Clone(m.Known), func(addr string) bool {
+		return slices.Contains(m.Status.Voters, addr)
 	})
 	m.mu.Unlock()
 	for _, addr := range known[:min(len(known), maxNotified)] {
@@ -51,7 +52,7 @@ func (a *C10d) expectStore(addr string) {
 
 // consider handles the announcement of a group that this process does not belong to.
 func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
-	var its standing
+	var its founding.Standing
 	if ctx.Err() != nil || json.Unmarshal([]byte(other.Label), &its) != nil {
 		return
 	}
@@ -60,35 +61,35 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 		m.access.expectStore(other.Addr)
 	}
 	m.mu.Lock()
-	does, news := m.judge(time.Now(), other, its, session)
-	mine := m.standing()
+	does, news := m.Judge(time.Now(), other, its, session)
+	mine := m.Standing()
 	m.mu.Unlock()
 	switch {
-	case does == yields:
+	case does == founding.Yields:
 		m.follow(other, its)
 		if news {
 			m.log.Info().Str("address", other.Addr).Msg("other nodes keep the store of this run: joining them")
 		}
-	case does == notifies:
-		m.member.Notify(other.Addr, mine.text()) //nolint:contextcheck // the member sends it, for as long as it lives
-	case does == conflicts && news && !m.member.In(other.Instance): // else it has joined meanwhile
+	case does == founding.Notifies:
+		m.member.Notify(other.Addr, mine.Text()) //nolint:contextcheck // the member sends it, for as long as it lives
+	case does == founding.Conflicts && news && !m.member.In(other.Instance): // else it has joined meanwhile
 		m.log.Error().Str("other", other.Addr).Msg("another store of this run is at other nodes: two parts of the job have " +
 			"not reached each other; end all agents of one of them")
 	}
 }
 
 // follow leaves this process's group for another one, and refers clients to it. as is what its leader says of it.
-func (m *storeMember) follow(other group.Announcement, as standing) {
+func (m *storeMember) follow(other group.Announcement, as founding.Standing) {
 	m.member.Yield(other)
-	m.update(func() { m.founding.follow(time.Now(), other, as) })
+	m.update(func() { m.Follow(time.Now(), other, as) })
 }
 
 // followClient is follow for the group in which the agent has got a session.
 func (m *storeMember) followClient(client *coord.Client) {
 	m.mu.Lock()
-	as := standing{m.job.Label, false, notAtEndpoint} // as far as this process knows
-	if m.followed.Instance == client.InstanceID() {
-		as = m.followedAs
+	as := founding.Standing{Label: m.Job.Label, Index: founding.NotAtEndpoint} // as far as this process knows
+	if m.Followed.Instance == client.InstanceID() {
+		as = m.FollowedAs
 	}
 	m.mu.Unlock()
 	m.follow(group.Announcement{Addr: client.Addrs()[0], Instance: client.InstanceID()}, as)

@@ -13,6 +13,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // Who founds the group
@@ -32,7 +34,7 @@ import (
 // session if it has opened one on the way.
 func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 	m.mu.Lock()
-	known, former := m.knowsGroup(time.Now()), m.former()
+	known, former := m.KnowsGroup(time.Now()), m.Former()
 	m.mu.Unlock()
 	if known {
 		return nil, nil
@@ -66,20 +68,20 @@ func (m *storeMember) findGroup(ctx context.Context) (*coord.Client, error) {
 
 // beginAnew gives up the former group before this process founds another one. Workers of the former group's agents end
 // within a keep-alive time.
-func (m *storeMember) beginAnew(former *earlierGroup) {
+func (m *storeMember) beginAnew(former *founding.EarlierGroup) {
 	m.member.Yield(group.Announcement{})
 	m.setAnnounced(former.Addrs)
 	now := boottime.Now()
 	m.update(func() {
-		m.founding.beginAnew()
-		m.place.fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+		m.BeginAnew()
+		m.place.fresh = rounds.FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 	})
 }
 
 // joinFormer opens a session in a former group, if one of its agents answers. It returns neither a session nor an error
 // if those that may have a leader are too few for a round.
-func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*coord.Client, error) {
-	client, errs := m.access.firstSession(ctx, former.Addrs, memberTimeout)
+func (m *storeMember) joinFormer(ctx context.Context, former *founding.EarlierGroup) (*coord.Client, error) {
+	client, errs := m.access.firstSession(ctx, former.Addrs, founding.MemberTimeout)
 	if client != nil {
 		m.access.setClient(client)
 		return client, nil
@@ -91,8 +93,8 @@ func (m *storeMember) joinFormer(ctx context.Context, former *earlierGroup) (*co
 		return nil, err
 	}
 	m.mu.Lock()
-	alive, may := m.mayBeginAnew(time.Now(), former, errs)
-	recorded := former == m.earlier
+	alive, may := m.MayBeginAnew(time.Now(), former, errs)
+	recorded := former == m.Earlier
 	m.mu.Unlock()
 	if may {
 		return nil, nil
@@ -119,15 +121,15 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 	if len(m.access.More) == 0 {
 		return nil, nil
 	}
-	timeout := memberTimeout
-	if m.index == 0 {
+	timeout := founding.MemberTimeout
+	if m.Index == 0 {
 		timeout = firstAskTimeout
 	} else {
 		m.member.Wait() // before this process asks another one, which may ask it at the same time
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	addrs := m.access.endpoints(m.index)
+	addrs := m.access.endpoints(m.Index)
 	client, errs := m.access.firstSession(bounded, addrs, timeout)
 	refused := notOurs(errs)
 	switch {
@@ -138,12 +140,12 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 		return nil, fmt.Errorf("%w: %w", rdzv.ErrConnection, context.Cause(ctx))
 	case refused != nil:
 		return nil, refused
-	case m.index == 0:
+	case m.Index == 0:
 		m.warnOfUnknownHosts(errs)
 		return nil, nil
 	}
 	before := 0
-	for i := range m.index {
+	for i := range m.Index {
 		before += len(m.access.hostOf(i).Ports)
 	}
 	var waits string // another agent that waits as this one does
@@ -157,7 +159,7 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 			return nil, err // the agent there knows more
 		}
 	}
-	if time.Since(m.began) < time.Duration(m.index)*foundDelay {
+	if time.Since(m.began) < time.Duration(m.Index)*founding.FoundDelay {
 		return nil, &endpointsError{errs}
 	}
 	if waits != "" {
@@ -165,7 +167,7 @@ func (m *storeMember) joinEndpoints(ctx context.Context) (*coord.Client, error) 
 			"the same endpoints in the same order", waits)
 		return nil, nil
 	}
-	m.log.Warn().Msgf("nobody answers at the endpoints before %s: this node begins the job's store", m.addr)
+	m.log.Warn().Msgf("nobody answers at the endpoints before %s: this node begins the job's store", m.Addr)
 	return nil, nil
 }
 
@@ -184,7 +186,7 @@ func (m *storeMember) warnOfUnknownHosts(errs []error) {
 func (m *storeMember) mayDecide(hasRound bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.yielding {
+	if m.Yielding {
 		return false
 	}
 	m.recordRound(hasRound)
@@ -193,8 +195,8 @@ func (m *storeMember) mayDecide(hasRound bool) bool {
 
 // recordRound records that a round was decided, and announces it from now on. m.mu is held.
 func (m *storeMember) recordRound(hasRound bool) {
-	if hasRound && !m.hasRound {
-		m.hasRound = true
+	if hasRound && !m.HasRound {
+		m.HasRound = true
 		m.watchVoters()
 		m.tasks.Go(func() { m.setAnnounced(nil) })
 	}
@@ -204,14 +206,14 @@ func (m *storeMember) recordRound(hasRound bool) {
 // which this process knew may have ended. Until it knows another one, it names none to others.
 func (m *storeMember) forget() {
 	m.member.ForgetGroup()
-	m.update(func() { m.heardOf = time.Time{} })
+	m.update(func() { m.HeardOf = time.Time{} })
 }
 
 // setKnown sets which other agents can keep the store, as far as this process knows.
 func (m *storeMember) setKnown(addrs []string, others int) {
 	m.mu.Lock()
-	record, mayGoOn := m.founding.setKnown(addrs, others)
-	alone := m.alone
+	record, mayGoOn := m.SetKnown(addrs, others)
+	alone := m.Alone
 	m.mu.Unlock()
 	switch {
 	case record == nil:

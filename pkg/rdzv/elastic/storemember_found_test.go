@@ -17,6 +17,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
 // newMemberAccess returns the access of an agent at an endpoint of this machine, whose store others may keep too.
@@ -98,7 +99,7 @@ func TestEarlierGroup(t *testing.T) {
 			a.RunID += "-" + shortHash(tt.name)
 			before := &hostPlace{log: zerolog.Nop()}
 			before.createMarkers(a)
-			before.writeGroup(earlierGroup{
+			before.writeGroup(founding.EarlierGroup{
 				Label: tt.label, Launch: tt.launch, Addrs: tt.addrs, Others: tt.others, Min: tt.min,
 			})
 			t.Cleanup(func() {
@@ -121,7 +122,7 @@ func TestEarlierGroup(t *testing.T) {
 			}
 			if tt.later {
 				m := a.storeMember()
-				m.update(func() { m.tooFew = m.tooFew.Add(-a.TTL) })
+				m.update(func() { m.TooFew = m.TooFew.Add(-a.TTL) })
 				if store, err = a.attempt(t.Context()); err != nil {
 					t.Errorf("after a keep-alive time: %v", err)
 				}
@@ -171,10 +172,10 @@ func TestFounderYields(t *testing.T) {
 	openTogether(t, second)
 	founder, other := second.storeMember(), first.storeMember()
 	other.mu.Lock()
-	other.hasRound = true // so that it yields to nobody
+	other.HasRound = true // so that it yields to nobody
 	other.mu.Unlock()
 	announced := group.Announcement{
-		Addr: other.addr, Instance: first.client.InstanceID(), Label: `{"has_round":true,"index":1048576}`,
+		Addr: other.Addr, Instance: first.client.InstanceID(), Label: `{"has_round":true,"index":1048576}`,
 	}
 	for _, tt := range []struct {
 		name     string
@@ -189,7 +190,7 @@ func TestFounderYields(t *testing.T) {
 		{name: "without a round", yields: true},
 	} {
 		founder.mu.Lock()
-		founder.hasRound = tt.hasRound
+		founder.HasRound = tt.hasRound
 		founder.mu.Unlock()
 		it := announced
 		it.Label = cmp.Or(tt.label, it.Label)
@@ -218,13 +219,13 @@ func TestYieldOrDecide(t *testing.T) {
 	openTogether(t, a)
 	m := a.storeMember()
 	m.mu.Lock()
-	m.yielding = true
+	m.Yielding = true
 	m.mu.Unlock()
 	if m.mayDecide(true) {
 		t.Error("a round is decided while the group is given up")
 	}
 	m.mu.Lock()
-	m.yielding = false
+	m.Yielding = false
 	m.mu.Unlock()
 	if !m.mayDecide(true) {
 		t.Fatal("no round is decided")
@@ -270,7 +271,7 @@ func TestRemovedFounder(t *testing.T) {
 	lose := func(least int) {
 		m.member.Yield(group.Announcement{}) // as when the others have removed it
 		m.setKnown([]string{silent, "127.0.0.1:1"}, 0)
-		m.update(func() { m.heardOf, m.job.Min = time.Time{}, least })
+		m.update(func() { m.HeardOf, m.Job.Min = time.Time{}, least })
 	}
 	lose(1)
 	if _, err := a.attempt(t.Context()); err == nil || permanent(err) {
@@ -280,13 +281,13 @@ func TestRemovedFounder(t *testing.T) {
 	if _, err := a.attempt(t.Context()); err == nil {
 		t.Error("a second group is founded at once, though the first one may only be out of reach for a moment")
 	}
-	m.update(func() { m.tooFew = m.tooFew.Add(-a.TTL) })
+	m.update(func() { m.TooFew = m.TooFew.Add(-a.TTL) })
 	store, err := a.attempt(t.Context())
 	if err != nil {
 		t.Fatalf("beside an agent that can have no round: %v", err)
 	}
 	defer store.Close(t.Context())
-	if m.hasRound || !m.place.fresh.HasPredecessor {
+	if m.HasRound || !m.place.fresh.HasPredecessor {
 		t.Error("the next round does not wait for workers of the former group")
 	}
 }
@@ -304,14 +305,14 @@ func TestFurtherEndpoint(t *testing.T) {
 		t.Fatalf("the agent at the second endpoint begins with %v", err)
 	}
 	m := a.storeMember()
-	m.began = m.began.Add(-foundDelay)
+	m.began = m.began.Add(-founding.FoundDelay)
 	store, err := a.attempt(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close(t.Context())
-	if at := fmt.Sprintf("127.0.0.1:%d", second); m.addr != at {
-		t.Errorf("the store is at %s, want %s", m.addr, at)
+	if at := fmt.Sprintf("127.0.0.1:%d", second); m.Addr != at {
+		t.Errorf("the store is at %s, want %s", m.Addr, at)
 	}
 	newcomer := newMemberAccess(t, first)
 	newcomer.RunID, newcomer.IsHost = a.RunID, &no
@@ -349,7 +350,7 @@ func TestEndpointIsTakenOver(t *testing.T) {
 			}
 			former, next := start(), start()
 			openFounded(t, former)
-			endpoint := former.storeMember().addr
+			endpoint := former.storeMember().Addr
 			client, err := next.attempt(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -363,7 +364,7 @@ func TestEndpointIsTakenOver(t *testing.T) {
 			if err != nil || addr != endpoint {
 				t.Errorf("it listens at %s, %v, want %s", addr, err, endpoint)
 			}
-			if m := next.storeMember(); m == nil || !m.wasMember {
+			if m := next.storeMember(); m == nil || !m.WasMember {
 				t.Error("it does not know that there is a group")
 			}
 		})
@@ -375,7 +376,7 @@ func openFounded(t *testing.T, a *C10d) {
 	t.Helper()
 	store, err := a.attempt(t.Context())
 	if m := a.storeMember(); err != nil && m != nil {
-		m.began = m.began.Add(-foundDelay)
+		m.began = m.began.Add(-founding.FoundDelay)
 		store, err = a.attempt(t.Context())
 	}
 	if err != nil {
@@ -400,7 +401,7 @@ func TestGroupThatWasHeardOf(t *testing.T) {
 			if hasFile {
 				before := &hostPlace{log: zerolog.Nop()}
 				before.createMarkers(a)
-				before.writeGroup(earlierGroup{Addrs: []string{other}, Min: 1})
+				before.writeGroup(founding.EarlierGroup{Addrs: []string{other}, Min: 1})
 			}
 			defer func() { _ = a.Close(t.Context(), false) }()
 			if store, err := a.attempt(t.Context()); err == nil { // it has no file
@@ -409,7 +410,7 @@ func TestGroupThatWasHeardOf(t *testing.T) {
 			m := a.storeMember()
 			defer m.removeGroupFile()
 			m.consider(t.Context(), group.Announcement{Addr: leader, Instance: "other", Label: `{"has_round":true}`})
-			m.update(func() { m.heardOf = m.heardOf.Add(-a.TTL) })
+			m.update(func() { m.HeardOf = m.HeardOf.Add(-a.TTL) })
 			if store, err := a.attempt(t.Context()); err == nil {
 				_ = store.Close(t.Context())
 				t.Error("a second group is founded")

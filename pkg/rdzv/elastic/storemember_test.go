@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // cable is an agent's way to all others. Once it is cut, nothing leads to or from the agent.
@@ -57,7 +58,7 @@ type togetherJob struct {
 
 // startTogether starts n agents that keep their store together, the first of which is at the endpoint. It returns them
 // in rank order once any one may be lost.
-func startTogether(t *testing.T, j Job, n int) *togetherJob {
+func startTogether(t *testing.T, j rounds.Job, n int) *togetherJob {
 	t.Helper()
 	port := freeTCPPort(t)
 	hs := make([]*Handler, n)
@@ -101,7 +102,7 @@ func awaitSurvival(t *testing.T, h *Handler) {
 	m := memberOf(h)
 	for limit := time.After(time.Minute); ; {
 		m.mu.Lock()
-		status, changed := m.status, m.changed
+		status, changed := m.Status, m.changed
 		m.mu.Unlock()
 		if status.SurvivesLoss && len(status.Voters) == 3 {
 			return
@@ -176,7 +177,7 @@ func TestAddrsOfCandidates(t *testing.T) {
 	client := openTogether(t, a).(*coord.Client)
 	const candidate = "127.0.0.1:1"
 	for voters, want := range map[int]bool{1: true, 3: false} {
-		at := storeAddrs{Addrs: []string{client.Addr(), "127.0.0.1:2", "127.0.0.1:3"}[:voters], Candidates: []string{candidate}}
+		at := rounds.StoreAddrs{Addrs: []string{client.Addr(), "127.0.0.1:2", "127.0.0.1:3"}[:voters], Candidates: []string{candidate}}
 		a.storeMoved(client, at)
 		if got := client.Addrs(); slices.Contains(got, candidate) != want {
 			t.Errorf("with %d voters the agent looks for the store at %v", voters, got)

@@ -8,46 +8,47 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // stateOf returns what people want to know of where the store is.
-func stateOf(s storeAddrs) *StoreState {
+func stateOf(s rounds.StoreAddrs) *StoreState {
 	return &StoreState{
 		Voters: s.Addrs, Leader: s.Leader, SurvivesLoss: s.SurvivesLoss, Heirs: s.Heirs, Problem: s.Problem,
 	}
 }
 
 // addrs returns where the agents find the store now, which this process serves.
-func (m *storeMember) addrs() storeAddrs {
+func (m *storeMember) addrs() rounds.StoreAddrs {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	heirs := m.status.Heirs
+	heirs := m.Status.Heirs
 	if m.unprepared() != nil {
 		heirs = nil
 	}
-	return storeAddrs{
-		Addrs: m.status.Voters, Leader: m.addr, Candidates: addrsOf(m.candidates), Others: m.others,
-		SurvivesLoss: m.status.SurvivesLoss, HasRound: m.hasRound, Problem: m.problem, Heirs: heirs,
+	return rounds.StoreAddrs{
+		Addrs: m.Status.Voters, Leader: m.Addr, Candidates: rounds.AddrsOf(m.candidates), Others: m.Others,
+		SurvivesLoss: m.Status.SurvivesLoss, HasRound: m.HasRound, Problem: m.problem, Heirs: heirs,
 	}
 }
 
 // storeJoiner is an Access whose store the agents may keep together.
 type storeJoiner interface {
 	keptTogether() bool
-	storeMoved(client *coord.Client, at storeAddrs)
+	storeMoved(client *coord.Client, at rounds.StoreAddrs)
 	recordProof(sent time.Duration)
 	JoinStore(ctx context.Context, stop <-chan struct{}) (addr string, err error)
 }
 
 // watchStoreAddrs notifies the handler of where the store may be.
 func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) error {
-	key := d.prefix + keyStore
+	key := d.prefix + rounds.KeyStore
 	return client.Watch(ctx, key, func(b coord.Batch) error {
 		for _, e := range b.Events {
 			if e.Key != key || e.Deleted {
 				continue
 			}
-			var at storeAddrs
+			var at rounds.StoreAddrs
 			if err := json.Unmarshal(e.Value, &at); err != nil {
 				d.log.Warn().Err(err).Msg("cannot decode where the job's store is")
 				continue
@@ -60,8 +61,8 @@ func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) erro
 
 // storeMoved informs the agent's client, and what this process does to keep the store, of where the store may be.
 // Newcomers and a founder that was started again come to the endpoint.
-func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
-	client.SetAddrs(append(at.reachable(), a.endpoints(-1)...))
+func (a *C10d) storeMoved(client *coord.Client, at rounds.StoreAddrs) {
+	client.SetAddrs(append(at.Reachable(), a.endpoints(-1)...))
 	a.mu.Lock()
 	a.knowsMembers = true
 	a.mu.Unlock()
@@ -69,13 +70,13 @@ func (a *C10d) storeMoved(client *coord.Client, at storeAddrs) {
 		m.setKnown(append(slices.Clone(at.Candidates), at.Addrs...), at.Others)
 		m.mu.Lock()
 		m.recordRound(at.HasRound)
-		m.followedAs.HasRound = m.followedAs.HasRound || at.HasRound && m.followed.Instance == client.InstanceID()
+		m.FollowedAs.HasRound = m.FollowedAs.HasRound || at.HasRound && m.Followed.Instance == client.InstanceID()
 		m.mu.Unlock()
 	}
 }
 
 // storeMoved handles a change of where the store may be. The guard must know the new addresses too.
-func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
+func (h *Handler) storeMoved(client *coord.Client, at rounds.StoreAddrs) {
 	h.opts.Access.(storeJoiner).storeMoved(client, at)
 	h.notifySession(client)
 	if h.opts.StoreChanged != nil {
@@ -85,7 +86,7 @@ func (h *Handler) storeMoved(client *coord.Client, at storeAddrs) {
 		h.log.Info().Msgf("%d voters keep the job's store: any one node may be lost", len(at.Addrs))
 	}
 	h.storeSurvives = at.SurvivesLoss
-	if len(at.Heirs) > 0 && h.opts.Job.Max < minVoters && !h.storeHasHeir {
+	if len(at.Heirs) > 0 && h.opts.Job.Max < rounds.MinVoters && !h.storeHasHeir {
 		h.log.Info().Msgf("%s keeps the job's store: if its agent is killed or told to stop, the other node takes over; if "+
 			"the node is lost, the job waits for it", at.Addrs[0])
 	}
@@ -105,13 +106,13 @@ func (h *Handler) joinStore(ctx context.Context) {
 			h.log.Warn().Err(err).Msg("this node cannot help to keep the job's store")
 			return
 		}
-		h.call(func(time.Duration) { h.m.setStoreMember(addr) })
+		h.call(func(time.Duration) { h.m.SetStoreMember(addr) })
 	})
 }
 
 // fresh describes the store for a term. A store that agents keep together may have begun without sessions, at another
 // agent: until it has a round, a later leader waits as if it had just begun.
-func (d *leaderDriver) fresh(hasRound bool) *FreshStore {
+func (d *leaderDriver) fresh(hasRound bool) *rounds.FreshStore {
 	if d.group == nil || d.freshStore != nil {
 		return d.freshStore
 	}
@@ -119,7 +120,7 @@ func (d *leaderDriver) fresh(hasRound bool) *FreshStore {
 		return nil
 	}
 	now := boottime.Now()
-	return &FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
+	return &rounds.FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 }
 
 // votersChanged returns a channel that signals that the voters may have changed; nil if nobody but this process keeps
@@ -132,16 +133,16 @@ func (d *leaderDriver) votersChanged() <-chan struct{} {
 }
 
 // writeStoreAddrs adds the write of where the store is, if that has changed since the last write of this term.
-func (d *leaderDriver) writeStoreAddrs(writes []write, last *storeAddrs) []write {
+func (d *leaderDriver) writeStoreAddrs(writes []rounds.Write, last *rounds.StoreAddrs) []rounds.Write {
 	if d.group == nil {
 		return writes
 	}
 	now := d.group.addrs()
-	if now.equal(*last) {
+	if now.Equal(*last) {
 		return writes
 	}
 	*last = now
-	return append(writes, write{key: keyStore, value: now})
+	return append(writes, rounds.Write{Key: rounds.KeyStore, Value: now})
 }
 
 // inviteCount is how many nodes of a round, the first ones by rank, are asked to help to keep the store: enough to

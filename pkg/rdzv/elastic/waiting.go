@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // The leader itself ends a round for the nodes that wait, so agents do not need to know how many there are. The leader
@@ -28,7 +29,7 @@ func (h *Handler) NumNodesWaiting() int {
 
 // watchWaiting keeps the number of waiting nodes up to date during one session, once somebody has asked for it.
 func (d *driver) watchWaiting(ctx context.Context) error {
-	w, key := d.waiting, d.prefix+keyWaiting
+	w, key := d.waiting, d.prefix+rounds.KeyWaiting
 	defer w.count.Store(0)
 	select {
 	case <-w.asked:

@@ -4,11 +4,13 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 func TestNumNodesWaiting(t *testing.T) {
 	j := job(1, 2)
-	j.LastCall, j.Grow = 0, GrowNextRestart
+	j.LastCall, j.Grow = 0, rounds.GrowNextRestart
 	host := startJob(t, j, 1)[0]
 	if n := host.NumNodesWaiting(); n != 0 {
 		t.Errorf("%d nodes wait for a job without newcomers", n)

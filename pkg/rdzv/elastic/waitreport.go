@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // reportWait passes on what this node waits for; empty if it is not known.
@@ -18,7 +19,7 @@ func (h *Handler) reportWait(why string) {
 func (h *Handler) openStore(ctx context.Context) (coord.Store, error) {
 	why := "the job's store has not been reached yet"
 	if deadline, ok := ctx.Deadline(); ok {
-		why += "; this node gives up in " + formatLeft(time.Until(deadline))
+		why += "; this node gives up in " + rounds.FormatLeft(time.Until(deadline))
 	}
 	h.reportWait(why)
 	store, err := h.opts.Access.Open(ctx)

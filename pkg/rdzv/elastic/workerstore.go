@@ -19,6 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/plainerr"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // WorkerStores configures where this node's worker stores listen and which addresses it announces.
@@ -65,12 +66,12 @@ const nonceSize = 16
 // open opens an empty store, which listens, for this node as rank 0 of the next round.
 func (w WorkerStores) open(
 	ctx context.Context, self rdzv.Member, front *rdzv.WorkerStore, log zerolog.Logger,
-) (*workerStore, Offer, error) {
+) (*workerStore, rounds.Offer, error) {
 	addr, ports := cmp.Or(self.MasterAddr, w.Addr), w.Ports
 	if self.MasterPort != 0 {
 		ports = Ports{self.MasterPort, self.MasterPort}
 	}
-	offer := Offer{Port: ports.Low, WorkersHost: w.WorkersHost}
+	offer := rounds.Offer{Port: ports.Low, WorkersHost: w.WorkersHost}
 	if addr != "" {
 		offer.Addrs = []string{addr}
 	} else {
@@ -78,7 +79,7 @@ func (w WorkerStores) open(
 	}
 	switch {
 	case w.Shared && front == nil: // only the node of rank 0 serves the store
-		return nil, Offer{}, nil
+		return nil, rounds.Offer{}, nil
 	case w.Shared:
 		return nil, offer, front.Reset()
 	}
@@ -88,12 +89,12 @@ func (w WorkerStores) open(
 	if w.WorkersHost {
 		var err error
 		if ports, err = freeEverywhere(ctx); err != nil {
-			return nil, Offer{}, err
+			return nil, rounds.Offer{}, err
 		}
 	}
 	ln, err := listenWorkerStore(ctx, ports, addr)
 	if err != nil {
-		return nil, Offer{}, err
+		return nil, rounds.Offer{}, err
 	}
 	offer.Port = ln.Addr().(*net.TCPAddr).Port
 	if w.WorkersHost { // an agent cannot keep the port for a worker
@@ -102,7 +103,7 @@ func (w WorkerStores) open(
 	accept, err := w.Users.Admission(ln, w.OneNode)
 	if err != nil {
 		_ = ln.Close()
-		return nil, Offer{}, err
+		return nil, rounds.Offer{}, err
 	}
 	s := &workerStore{}
 	nonce := make([]byte, nonceSize)
@@ -156,7 +157,7 @@ func complement(b []byte) []byte {
 
 // reach returns the first of an offer's addresses, in their order, at which its worker store answers. It tries all at
 // once. The error says what happened at each.
-func reach(ctx context.Context, o Offer) (string, error) {
+func reach(ctx context.Context, o rounds.Offer) (string, error) {
 	nonce, err := hex.DecodeString(o.Nonce)
 	if err != nil {
 		return "", fmt.Errorf("%w: nonce of the worker store: %w", rdzv.ErrState, err)

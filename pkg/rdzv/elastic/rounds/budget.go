@@ -1,0 +1,175 @@
+package rounds
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/plural"
+	"github.com/elasticrun/elasticrun/internal/seconds"
+)
+
+// lossWindow is how long the loss of a node counts.
+const lossWindow = 10 * time.Minute
+
+// budget keeps the failures, losses and faults that still count. The zero value is empty.
+type budget struct {
+	charges          []time.Duration            // when failures were charged
+	losses           map[string][]time.Duration // when each node was lost, by identity
+	quarantinedUntil map[string]time.Duration   // by identity
+	faults           map[string]*nodeFaults     // by identity
+}
+
+// restoreBudget takes over what a record holds. The time since the record was committed is not known and does not
+// count; shiftBack adds it later.
+func restoreBudget(r Record, j *Job, now time.Duration) budget {
+	var b budget
+	for _, age := range r.Charges {
+		b.charges = append(b.charges, now-age)
+	}
+	for identity, ages := range r.Losses {
+		slices.SortFunc(ages, func(x, y time.Duration) int { return cmp.Compare(y, x) })
+		for _, age := range ages {
+			b.recordLoss(now-age, identity, j)
+		}
+	}
+	b.restoreFaults(r, now)
+	b.endQuarantines(now)
+	return b
+}
+
+// saveTo writes what still counts into the record of a round that is decided now.
+func (b *budget) saveTo(r *Record, now time.Duration, j *Job) {
+	for _, at := range b.charges {
+		if age := now - at; j.RestartWindow == 0 || age < j.RestartWindow {
+			r.Charges = append(r.Charges, age)
+		}
+	}
+	for identity, times := range b.losses {
+		for _, at := range times {
+			if age := now - at; age < lossWindow {
+				if r.Losses == nil {
+					r.Losses = map[string][]time.Duration{}
+				}
+				r.Losses[identity] = append(r.Losses[identity], age)
+			}
+		}
+	}
+	b.saveFaults(r, now)
+}
+
+// shiftBack makes everything older by d.
+func (b *budget) shiftBack(d time.Duration) {
+	shift := func(times []time.Duration) {
+		for i := range times {
+			times[i] -= d
+		}
+	}
+	shift(b.charges)
+	for _, times := range b.losses {
+		shift(times)
+	}
+	for identity := range b.quarantinedUntil {
+		b.quarantinedUntil[identity] -= d
+	}
+	for _, f := range b.faults {
+		f.at, f.unreachable.At = f.at-d, f.unreachable.At-d
+		for _, times := range f.missed {
+			shift(times)
+		}
+	}
+}
+
+// charge records a failure that counts against the restart budget.
+func (b *budget) charge(now time.Duration) { b.charges = append(b.charges, now) }
+
+// charged counts the failures within window; a window of 0 is unlimited.
+func (b *budget) charged(now, window time.Duration) int {
+	if window > 0 {
+		b.charges = slices.DeleteFunc(b.charges, func(at time.Duration) bool { return now-at >= window })
+	}
+	return len(b.charges)
+}
+
+// recordLoss records the loss of a node. A node that is lost too often is quarantined until lossWindow after the loss.
+func (b *budget) recordLoss(at time.Duration, identity string, j *Job) {
+	if b.losses == nil {
+		b.losses = map[string][]time.Duration{}
+	}
+	recent := slices.DeleteFunc(b.losses[identity], func(t time.Duration) bool { return at-t >= lossWindow })
+	b.losses[identity] = append(recent, at)
+	if j.MaxNodeLosses > 0 && len(b.losses[identity]) >= j.MaxNodeLosses {
+		b.quarantineUntil(identity, at+lossWindow)
+	}
+}
+
+// quarantineUntil keeps a node out of rounds until then, or for longer if it is kept out for longer already.
+func (b *budget) quarantineUntil(identity string, end time.Duration) {
+	if b.quarantinedUntil == nil {
+		b.quarantinedUntil = map[string]time.Duration{}
+	}
+	if before, ok := b.quarantinedUntil[identity]; !ok || end > before {
+		b.quarantinedUntil[identity] = end
+	}
+}
+
+func (b *budget) isQuarantined(identity string) bool {
+	_, ok := b.quarantinedUntil[identity]
+	return ok
+}
+
+// faultInForce returns the faults for which a node is quarantined; nil if it is quarantined for its losses.
+func (b *budget) faultInForce(identity string) *nodeFaults {
+	if f := b.faults[identity]; f != nil && f.times > 0 && f.quarantineEnd() >= b.quarantinedUntil[identity] {
+		return f
+	}
+	return nil
+}
+
+// quarantineReason says why a node is quarantined, for the other nodes.
+func (b *budget) quarantineReason(identity string) string {
+	if f := b.faultInForce(identity); f != nil {
+		return f.reason
+	}
+	return fmt.Sprintf("lost %s in %s", plural.Of(len(b.losses[identity]), "time"), seconds.Format(lossWindow))
+}
+
+// quarantineNote says why a node is quarantined, for the node itself.
+func (b *budget) quarantineNote(identity string) string {
+	reason := "it was lost too often"
+	if f := b.faultInForce(identity); f != nil {
+		reason = f.reason
+	}
+	return "this node is quarantined, and is used only if the job cannot run without it: " + reason
+}
+
+// quarantinePause is how long the others wait before they use a quarantined node.
+func (b *budget) quarantinePause(now time.Duration, identity string, j *Job) time.Duration {
+	losses := 0
+	for _, at := range b.losses[identity] {
+		if now-at < lossWindow {
+			losses++
+		}
+	}
+	return min(maxBackoff, minBackoff<<min(max(0, losses-j.MaxNodeLosses), 16))
+}
+
+// endQuarantines ends the quarantines that are over and returns the identities of their nodes.
+func (b *budget) endQuarantines(now time.Duration) (released []string) {
+	for identity, end := range b.quarantinedUntil {
+		if now >= end {
+			delete(b.quarantinedUntil, identity)
+			released = append(released, identity)
+		}
+	}
+	return released
+}
+
+// nextQuarantineEnd returns when endQuarantines has something to do next.
+func (b *budget) nextQuarantineEnd() (next OptionalTime) {
+	for _, end := range b.quarantinedUntil {
+		next.TakeEarlier(OptionalTime{end, true})
+	}
+	return next
+}

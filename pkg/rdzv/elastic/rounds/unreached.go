@@ -1,0 +1,246 @@
+package rounds
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/seconds"
+)
+
+// Nodes that do not reach the worker store of rank 0 report so and keep trying. The leader waits until it is certain
+// that rank 0 is not simply dead. Then it ends the round and quarantines the nodes that are likely at fault, which is
+// not charged, and goes on without them. It does not quarantine nodes that the job needs; then another node becomes
+// rank 0. Each time one node more is ruled out, so this terminates: the job ends when no node can be rank 0.
+
+// storeTimeout is how long a node may try to reach the worker store before the leader ends the round for it. The
+// session of a dead rank 0 ends sooner, within half of Rejoin.
+func storeTimeout(j *Job) time.Duration { return j.Rejoin/2 + j.Rejoin/8 }
+
+// maxUnreached is how many rounds in a row may fail because rank 0 is not reached. A round in which rank 0 was at fault
+// counts twice.
+const maxUnreached = 6
+
+// maxReason is how many bytes of an error's text travel in a report.
+const maxReason = 300
+
+func truncateReason(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+}
+
+// reason returns the error of the last attempt, for people.
+func (u *Unreached) reason() string {
+	if u == nil || u.Why == "" {
+		return "no reason given"
+	}
+	return u.Why
+}
+
+// StoreUnreached records that the agent has tried in vain for that long to reach its round's worker store. Only the
+// first call makes a report due; the leader learns the final duration from the next report.
+func (m *Member) StoreUnreached(tried time.Duration, why string) {
+	if m.state != busy {
+		return
+	}
+	first := m.report.Unreached == nil
+	m.report.Unreached = &Unreached{For: tried, Why: truncateReason(why)}
+	m.dirty = m.dirty || first
+}
+
+// StoreReached records that the agent has reached the worker store.
+func (m *Member) StoreReached() {
+	if m.state == busy && m.report.Unreached != nil {
+		m.report.Unreached, m.dirty = nil, true
+	}
+}
+
+// recordUnreached records whether a member has reached the worker store.
+func (l *Leader) recordUnreached(now time.Duration, m *roundMember, u *Unreached) {
+	if u == nil {
+		m.unreachedSince = OptionalTime{}
+		return
+	}
+	m.unreachedSince.TakeEarlier(OptionalTime{now - u.For, true})
+	l.round.storeDeadline.TakeEarlier(m.unreachedSince.add(storeTimeout(l.job)))
+}
+
+// checkWorkerStore ends the round if a member has not reached the worker store for storeTimeout.
+func (l *Leader) checkWorkerStore(now time.Duration) (halted bool) {
+	deadline := &l.round.storeDeadline
+	if !deadline.Set || now < deadline.At {
+		return false
+	}
+	*deadline = OptionalTime{} // it may be that of a member that has reached the store since
+	for rank := range l.round.members {
+		if m := &l.round.members[rank]; m.unreachedSince.Set {
+			deadline.TakeEarlier(m.unreachedSince.add(storeTimeout(l.job)))
+		}
+	}
+	if !deadline.Set || now < deadline.At {
+		return false
+	}
+	*deadline = OptionalTime{}
+	reporters := l.unreachedReporters(now)
+	// The Halt tells a later leader too: it may not know that the worker store was not reached.
+	l.round.unchargedSince = OptionalTime{now, true}
+	l.haltRound(now, fmt.Sprintf("%s did not reach the worker store on %s, rank 0", l.hostNames(reporters), l.hostOf(0)))
+	return true
+}
+
+// unreachedReporters returns the ranks of the members that had tried to reach the worker store for at least half of
+// storeTimeout when the round was ended.
+func (l *Leader) unreachedReporters(haltedAt time.Duration) (ranks []int) {
+	for rank := range l.round.members {
+		m := &l.round.members[rank]
+		tried := m.unreachedSince.Set && haltedAt-m.unreachedSince.At >= storeTimeout(l.job)/2
+		if rank > 0 && tried && m.participant != nil {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// hostNames lists the hosts of members, for people.
+func (l *Leader) hostNames(ranks []int) string {
+	names := make([]string, len(ranks))
+	for i, r := range ranks {
+		names[i] = l.hostOf(r)
+	}
+	return joinSome(names, ", ")
+}
+
+// suspects returns the ranks of the members likely to be at fault if the reporters do not reach rank 0. If most of the
+// other members report it, rank 0 is at fault. In a round of two, the one that has missed more nodes is at fault, or
+// else the one that is new.
+func suspects(nodes int, reporters []int, missed func(rank int) missCount, isNew func(rank int) bool) []int {
+	zero, other := []int{0}, reporters[0]
+	if others := nodes - 1; others > 1 {
+		if 2*len(reporters) > others {
+			return zero
+		}
+		return reporters
+	}
+	switch more := missed(0).compare(missed(other)); {
+	case more > 0, more == 0 && isNew(0) && !isNew(other):
+		return zero
+	}
+	return reporters
+}
+
+// judgeWorkerStore decides what follows if the round's worker store was not reached, and reports whether the round
+// failed for that reason. All members that are still there have stopped.
+func (l *Leader) judgeWorkerStore(now time.Duration) bool {
+	reporters := l.unreachedReporters(l.round.haltedAt.At)
+	zero := &l.round.members[0]
+	if p := zero.participant; len(reporters) == 0 || zero.status != stopped || p == nil || p.superseded ||
+		p.report.Leaving || p.report.Silent {
+		return false
+	}
+	l.unreachedRounds++
+	suspected := l.suspected(now, reporters)
+	why := l.unreachedReason(reporters[0])
+	fault := fmt.Sprintf("%s did not reach its worker store (%s)", l.hostNames(reporters), why)
+	switch {
+	case suspected[0] == 0:
+		l.quarantineMember(now, 0, fault)
+		l.recordPair(0)
+	case l.areNeeded(reporters):
+		l.announcements = append(l.announcements, fmt.Sprintf("%s cannot be rank 0: %s", l.hostOf(0), fault))
+	default:
+		for _, rank := range reporters {
+			l.quarantineMember(now, rank, fmt.Sprintf("it did not reach the worker store on %s, rank 0 (%s)",
+				l.hostOf(0), l.unreachedReason(rank)))
+		}
+		l.recordPair(suspected[0])
+		return true
+	}
+	l.unreachedRounds++
+	l.budget.recordUnreachable(now, l.record.Members[0].Identity, l.hostOf(0), fault)
+	return true
+}
+
+// unreachedReason returns why a member did not reach the worker store.
+func (l *Leader) unreachedReason(rank int) string {
+	return l.round.members[rank].participant.report.Unreached.reason()
+}
+
+// suspected returns the ranks of the members likely to be at fault. If the fault is that of one of two nodes that miss
+// each other, the nodes that were quarantined because of that one are let in again.
+func (l *Leader) suspected(now time.Duration, reporters []int) []int {
+	members := l.record.Members
+	isPair := len(members) == 2
+	if isPair {
+		l.budget.recordMissed(now, members[0].Identity, members[1].Identity)
+	}
+	missed := func(rank int) missCount { return l.budget.misses(now, members[rank].Identity) }
+	ranks := suspects(len(members), reporters, missed, func(rank int) bool { return members[rank].New })
+	if isPair && missed(ranks[0]).compare(missed(1-ranks[0])) > 0 {
+		l.budget.readmit(members[ranks[0]].Identity)
+		for _, p := range l.participants.byID {
+			l.review(p)
+		}
+	}
+	return ranks
+}
+
+// recordPair records, in a round of two, which other node the quarantined one did not reach.
+func (l *Leader) recordPair(rank int) {
+	if members := l.record.Members; len(members) == 2 {
+		l.budget.faults[members[rank].Identity].pairedWith = members[1-rank].Identity
+	}
+}
+
+// areNeeded reports whether the job could not run without those members, even with all quarantined nodes.
+func (l *Leader) areNeeded(ranks []int) bool {
+	available := l.participants.eligible + l.participants.quarantined
+	for _, rank := range ranks {
+		if c := l.round.members[rank].participant.counted; c.eligible || c.quarantined {
+			available--
+		}
+	}
+	return l.job.Static || available < l.job.Min
+}
+
+// quarantineMember quarantines a member of a round that has ended.
+func (l *Leader) quarantineMember(now time.Duration, rank int, reason string) {
+	identity, host := l.record.Members[rank].Identity, l.hostOf(rank)
+	l.budget.quarantine(now, identity, host, reason)
+	duration := seconds.Format(l.budget.faults[identity].quarantineEnd() - now)
+	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %s: %s", host, duration, reason))
+	if p := l.participants.byIdentity[identity]; p != nil {
+		l.review(p)
+	}
+}
+
+// endUnreached ends the job because no node is left that could be rank 0.
+func (l *Leader) endUnreached(now time.Duration) {
+	l.endTimeout(now, "no node is left whose worker store the others reach: check the firewalls between the nodes, and "+
+		"--worker-store-port and --local-addr")
+}
+
+// chooseRank0 moves the first member that can be rank 0 to the front. If no member can, one of the other candidates
+// takes the last member's place; false if no candidate can be rank 0.
+func chooseRank0(members, all []candidate, unreachable func(identity string) bool) ([]candidate, bool) {
+	can := func(c candidate) bool { return !unreachable(c.node.Identity) }
+	i := 0
+	for i < len(members) && !can(members[i]) {
+		i++
+	}
+	if i == len(members) {
+		var other *candidate
+		for j := range all {
+			if c := &all[j]; can(*c) && (other == nil || c.arrived < other.arrived) {
+				other = c
+			}
+		}
+		if other == nil {
+			return members, false
+		}
+		i--
+		members[i] = *other
+	}
+	first := members[i]
+	copy(members[1:i+1], members[:i])
+	members[0] = first
+	return members, true
+}

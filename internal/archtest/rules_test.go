@@ -58,7 +58,7 @@ var rules = map[string]rule{
 			"pkg/procs/guard",
 			"pkg/rdzv",
 			"pkg/rdzv/backends",
-			"pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "it makes rendezvous handlers from the configuration, and does not know the agent that uses them",
@@ -113,7 +113,7 @@ var rules = map[string]rule{
 			"internal/topology",
 			"pkg/coord",
 			"pkg/rdzv",
-			"pkg/rdzv/elastic",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/machine",
 		},
 		why: "it explains errors of listeners in terms of flags, so it knows both",
 	},
@@ -134,7 +134,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/httpserver", "internal/listen", "internal/logging",
 			"internal/sdnotify", "internal/seconds", "pkg/coord", "pkg/coord/certfiles", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv",
-			"pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "elasticrun store serves jobs and takes part in none",
@@ -157,7 +157,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
 			"internal/plural", "internal/printable", "internal/records", "internal/seconds", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds",
+			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds",
 			"pkg/rdzv/rdzvconf", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -168,7 +168,7 @@ var rules = map[string]rule{
 			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter",
 			"internal/launch", "internal/lazyregexp", "internal/listen", "internal/logging", "internal/oneshot",
 			"internal/plural", "internal/preview", "internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence",
-			"pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+			"pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "it judges a machine by values that it read before, such as a probe of the endpoint",
@@ -192,7 +192,7 @@ var rules = map[string]rule{
 	},
 	"internal/siginfo": {ours: []string{"internal/printable"}, theirs: []string{"golang.org/x/sys"}, why: "it knows signals alone"},
 	"internal/simulate": {
-		ours:   []string{"pkg/coord", "pkg/failure", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds"},
+		ours:   []string{"pkg/coord", "pkg/failure", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a simulation runs the real rendezvous, without jobs and flags",
 	},
@@ -296,7 +296,7 @@ var rules = map[string]rule{
 	},
 	"pkg/rdzv/backends": {
 		ours: []string{
-			"pkg/coord", "pkg/coord/certfiles", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
+			"pkg/coord", "pkg/coord/certfiles", "pkg/coord/etcd", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "importers make handlers with it, so it knows neither flags nor the guard",
@@ -317,10 +317,17 @@ var rules = map[string]rule{
 			"internal/boottime", "internal/peeruid", "internal/plainerr", "internal/plural", "internal/seconds",
 			"internal/tcplisten", "internal/userdir", "pkg/coord", "pkg/coord/certfiles", "pkg/coord/group",
 			"pkg/failure", "pkg/goodput", "pkg/kvstore/tcpstore", "pkg/rdzv",
-			"pkg/rdzv/elastic/founding", "pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
+			"pkg/rdzv/elastic/founding", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
+	},
+	"pkg/rdzv/elastic/machine": {
+		ours: []string{
+			"internal/boottime", "internal/plainerr", "internal/seconds", "internal/tcplisten", "internal/userdir", "pkg/rdzv",
+			"pkg/rdzv/elastic/rounds", "pkg/rdzv/rdzvconf",
+		},
+		why: "it answers what is on this machine; package elastic uses it",
 	},
 	"pkg/rdzv/elastic/rounds": {
 		pure: true,

@@ -21,6 +21,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/backends"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -48,7 +49,7 @@ type Options struct {
 // Rendezvous is one node's part of a job's rendezvous. Close it.
 type Rendezvous struct {
 	Handler  rdzv.Handler
-	identity *elastic.Identity // nil on one node
+	identity *machine.Identity // nil on one node
 	users    *elastic.StoreUsers
 	log      zerolog.Logger
 }
@@ -73,7 +74,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, erro
 	r := &Rendezvous{users: o.users, log: o.Logger}
 	var err error
 	if cfg.MaxNodes > 1 {
-		if r.identity, err = elastic.Identify(cfg.RunID, cfg.Rendezvous.Hint); err != nil {
+		if r.identity, err = machine.Identify(cfg.RunID, cfg.Rendezvous.Hint); err != nil {
 			return nil, err
 		}
 	}
@@ -102,10 +103,10 @@ func commandID(cfg *config.Config) string {
 
 // New returns the handler of the backend that cfg names. It connects to nothing. A nil identity is one that no other
 // node may meet, for handlers that are not used; then New makes nothing either.
-func New(ctx context.Context, cfg *config.Config, o Options, id *elastic.Identity) (rdzv.Handler, error) {
+func New(ctx context.Context, cfg *config.Config, o Options, id *machine.Identity) (rdzv.Handler, error) {
 	used := id != nil
 	if !used {
-		id = &elastic.Identity{Host: "localhost", Name: "one"}
+		id = &machine.Identity{Host: "localhost", Name: "one"}
 	}
 	socket, err := localSocket(cfg, used)
 	if err != nil {
@@ -157,7 +158,7 @@ func multipleOf(n int) int {
 }
 
 // options returns what the creators need beside the parameters.
-func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Options {
+func options(cfg *config.Config, o Options, id *machine.Identity) backends.Options {
 	r := cfg.Rendezvous
 	return backends.Options{
 		Job: rounds.Job{
@@ -173,7 +174,7 @@ func options(cfg *config.Config, o Options, id *elastic.Identity) backends.Optio
 			},
 		},
 		Secret: []byte(r.Secret.Reveal()), Settings: &r.Settings, ServerNames: r.StoreNames(),
-		LocalAddr: r.LocalAddr, WorkerStorePorts: elastic.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
+		LocalAddr: r.LocalAddr, WorkerStorePorts: machine.Ports(r.WorkerStorePorts), WorkersHost: WorkerHostsStore(),
 		StoreUsers: cmp.Or(o.users, storeUsers(cfg)), Ports: r.Ports,
 		OwnEndpoint: r.OwnEndpoint, AdviseEndpoints: cfg.ChoosesEndpoints(), Identity: id, Command: commandID(cfg),
 		Launch: rounds.Launch{ID: r.LaunchID, Restarts: r.LaunchRestarts},

@@ -18,7 +18,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/cgroup"
 	"github.com/elasticrun/elasticrun/internal/oneshot"
 	"github.com/elasticrun/elasticrun/internal/topology"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -50,14 +50,14 @@ func ReadHostName(ctx context.Context) (n Name) {
 		n.Err = errors.New("it cannot be looked up")
 		return n
 	}
-	ifaces, err := elastic.Interfaces()
+	ifaces, err := machine.Interfaces()
 	if n.Err = err; err != nil {
 		return n
 	}
 	for _, a := range found {
 		n.Addrs = append(n.Addrs, a.Unmap())
 	}
-	n.Local = elastic.LocalAddrs(n.Addrs, ifaces)
+	n.Local = machine.LocalAddrs(n.Addrs, ifaces)
 	return n
 }
 

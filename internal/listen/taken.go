@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // lookUpTimeout bounds looking up a host name.
@@ -49,15 +49,15 @@ func ownAddr(ctx context.Context, host string) (netip.Addr, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
-	e, err := elastic.Resolve(ctx, host, 1)
+	e, err := machine.Resolve(ctx, host, 1)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	ifaces, err := elastic.Interfaces()
+	ifaces, err := machine.Interfaces()
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	local := elastic.LocalAddrs(e.Addrs, ifaces)
+	local := machine.LocalAddrs(e.Addrs, ifaces)
 	if len(local) == 0 {
 		return netip.Addr{}, syscall.EADDRNOTAVAIL
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -174,8 +174,8 @@ func mayHost(c *config.Config, e Endpoint) (bool, error) {
 		first := c.Rendezvous.Hint == 0
 		isHost = &first
 	}
-	at := elastic.Endpoint{Host: e.Host, Port: e.Port}
-	var own elastic.Interface
+	at := machine.Endpoint{Host: e.Host, Port: e.Port}
+	var own machine.Interface
 	own.Up = true
 	for _, a := range e.Addresses {
 		at.Addrs = append(at.Addrs, a.Addr)
@@ -183,7 +183,7 @@ func mayHost(c *config.Config, e Endpoint) (bool, error) {
 			own.Addrs = append(own.Addrs, a.Addr.WithZone(""))
 		}
 	}
-	choice, err := elastic.HostChoice(at, []elastic.Interface{own}, isHost, c.Rendezvous.Hint)
+	choice, err := machine.HostChoice(at, []machine.Interface{own}, isHost, c.Rendezvous.Hint)
 	return choice.Candidate, err
 }
 
@@ -195,7 +195,7 @@ func workerStore(c *config.Config) string {
 	case v.MasterPort > 0:
 		return net.JoinHostPort(v.MasterAddr, strconv.Itoa(v.MasterPort))
 	case v.WorkerStorePorts != config.PortRange{}:
-		port = "port " + elastic.Ports(v.WorkerStorePorts).String()
+		port = "port " + machine.Ports(v.WorkerStorePorts).String()
 	}
 	switch {
 	case v.Local:

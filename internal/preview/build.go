@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -128,7 +129,7 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 func checkFinished(ctx context.Context, cfg *config.Config, version, socket string) (line string, refusal error) {
 	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()
-	identity, err := elastic.PredictIdentity(cfg.Rendezvous.Hint)
+	identity, err := machine.PredictIdentity(cfg.Rendezvous.Hint)
 	if err != nil {
 		return "", nil
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // ProbeTimeout bounds a name lookup, a connection and a reply, each.
@@ -88,7 +89,7 @@ func Connect(ctx context.Context, addr string) (coord.ProbeResult, error) {
 // Probe finds out what listens at the endpoints now: at all addresses at once, each within a few seconds. It joins
 // nothing.
 func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint, error) {
-	ifaces, err := elastic.Interfaces()
+	ifaces, err := machine.Interfaces()
 	if err != nil {
 		return nil, err
 	}
@@ -101,12 +102,12 @@ func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint
 	return found, ctx.Err()
 }
 
-func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Interface, prober Prober) Endpoint {
+func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []machine.Interface, prober Prober) Endpoint {
 	e := Endpoint{Host: at.Host, Port: at.Port, Addresses: []Address{}}
 	bounded, cancel := context.WithTimeoutCause(ctx, ProbeTimeout,
 		fmt.Errorf("the name service did not reply within %s", seconds.Format(ProbeTimeout)))
 	defer cancel()
-	resolved, err := elastic.Resolve(bounded, at.Host, at.Port)
+	resolved, err := machine.Resolve(bounded, at.Host, at.Port)
 	if err != nil {
 		e.Problem = err.Error()
 		return e
@@ -114,7 +115,7 @@ func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Int
 	e.Addresses = make([]Address, len(resolved.Addrs))
 	var probes sync.WaitGroup
 	for i, addr := range resolved.Addrs {
-		local := len(elastic.LocalAddrs([]netip.Addr{addr}, ifaces)) > 0
+		local := len(machine.LocalAddrs([]netip.Addr{addr}, ifaces)) > 0
 		probes.Go(func() {
 			found, err := prober(ctx, net.JoinHostPort(addr.String(), strconv.Itoa(at.Port)))
 			e.Addresses[i] = classify(addr, local, found, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -44,7 +45,7 @@ func newAgent(c *config, access *elastic.C10d, number, nproc int, report func(up
 		},
 		Access: access,
 		// No worker connects, so nothing has to listen.
-		Stores:    elastic.WorkerStores{Addr: loopback, Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},
+		Stores:    elastic.WorkerStores{Addr: loopback, Ports: machine.Ports{Low: 1, High: 1}, WorkersHost: true},
 		KeepAlive: c.KeepAlive, Timeout: c.KeepAlive, Logger: log,
 	})
 	return a

@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -23,7 +24,7 @@ type coordination struct {
 	leaders *elastic.Leaders
 	stop    context.CancelCauseFunc
 	led     chan struct{} // closed when every leader has ended
-	marker  *elastic.Marker
+	marker  *machine.Marker
 	log     zerolog.Logger
 }
 
@@ -78,7 +79,7 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *rounds.Fresh
 	}
 	var fresh rounds.FreshStore
 	var err error
-	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d",
+	if c.marker, fresh, err = machine.CreateMarker(fmt.Sprintf("elasticrun store at port %d",
 		cfg.Listen.Port)); err != nil {
 		log.Warn().Err(err).
 			Msg("it is not known whether another store had this port a moment ago: no run starts before its sessions would " +

@@ -20,6 +20,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such
@@ -98,7 +99,7 @@ func Serve(
 func warnReachable(cfg *config.Store, at net.Addr, log zerolog.Logger) {
 	tcp, ok := at.(*net.TCPAddr)
 	switch {
-	case !ok || !elastic.IsReachable(at):
+	case !ok || !machine.IsReachable(at):
 	case cfg.Secret.Reveal() == "" && cfg.Certificates.CA != "" && cfg.Certificates.Cert == "":
 		log.Warn().Msg("agents cannot verify this store, because it has no certificate: give it one with --ssl-cert and " +
 			"--ssl-cert-key")

@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
@@ -41,7 +42,7 @@ func TestHandlerOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return o.handler(in, &elastic.Identity{Host: "h", Name: "n"})
+		return o.handler(in, &machine.Identity{Host: "h", Name: "n"})
 	}
 	got := read(params("c10d", "node0", "join_timeout=7 last_call_timeout=8 close_timeout=9 keep_alive_interval=2 "+
 		"read_timeout=1 join_settle=0.25 result_ttl=10 is_host=yes rank=1"))
@@ -146,7 +147,7 @@ func TestSettingsOfTheCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := o.handler(in, &elastic.Identity{})
+	got := o.handler(in, &machine.Identity{})
 	ports := got.Access.(*elastic.C10d).Ports
 	if got.Job.JoinTimeout != time.Minute || !slices.Equal(ports, []int{1, 2}) || !got.SharedRunID {
 		t.Errorf("got %+v", got)

@@ -10,6 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
@@ -60,9 +61,9 @@ func (c creator) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, err
 	}
 	id := c.options.Identity
 	if id != nil || in.MaxNodes == 1 {
-		return elastic.New(c.options.handler(in, cmp.Or(id, &elastic.Identity{Host: "localhost", Name: "one"}))), nil
+		return elastic.New(c.options.handler(in, cmp.Or(id, &machine.Identity{Host: "localhost", Name: "one"}))), nil
 	}
-	if id, err = elastic.Identify(p.RunID, in.rank); err != nil {
+	if id, err = machine.Identify(p.RunID, in.rank); err != nil {
 		return nil, err
 	}
 	return &identified{Handler: elastic.New(c.options.handler(in, id)), identity: id}, nil
@@ -71,7 +72,7 @@ func (c creator) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, err
 // identified is a handler that holds the identity of its node.
 type identified struct {
 	*elastic.Handler
-	identity *elastic.Identity
+	identity *machine.Identity
 	release  sync.Once
 }
 
@@ -83,7 +84,7 @@ func (h *identified) Shutdown(ctx context.Context) error {
 }
 
 // handler returns the options of a handler.
-func (o *Options) handler(in input, id *elastic.Identity) elastic.Options {
+func (o *Options) handler(in input, id *machine.Identity) elastic.Options {
 	users := cmp.Or(o.StoreUsers, &elastic.StoreUsers{})
 	out := elastic.Options{
 		Backend: in.Backend, RunID: in.RunID, Job: o.job(in), Logger: o.Logger,
@@ -172,11 +173,11 @@ func (o *Options) furtherHosts(in input) []elastic.StoreHost {
 // offers returns the addresses at which this node's worker store may be reached, best first.
 func (o *Options) offers(access *elastic.C10d) func() []string {
 	return func() []string {
-		ifaces, err := elastic.Interfaces()
+		ifaces, err := machine.Interfaces()
 		if err != nil {
 			o.Logger.Warn().Err(err).Msg("the addresses of this node are not known")
 		}
-		return elastic.Offers(o.LocalAddr, access.StoreAddr(), ifaces)
+		return machine.Offers(o.LocalAddr, access.StoreAddr(), ifaces)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // The workers' stores of a job whose agents are all on this machine listen at the loopback address alone, so that they
@@ -39,7 +40,7 @@ func TestStoresOfThisMachine(t *testing.T) {
 			_, err := New(t.Context(), rdzv.Parameters{
 				Backend: cmp.Or(tt.backend, rdzv.BackendC10d), Endpoint: tt.endpoint, RunID: "run", MinNodes: 1, MaxNodes: tt.most, Config: tt.config,
 			}, Options{
-				LocalAddr: tt.local, StoreUsers: users, Identity: &elastic.Identity{Host: "h", Name: "n"},
+				LocalAddr: tt.local, StoreUsers: users, Identity: &machine.Identity{Host: "h", Name: "n"},
 				Configure: func(o *elastic.Options) { got = o.Stores },
 			})
 			if err != nil {

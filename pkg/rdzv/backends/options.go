@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
@@ -37,7 +38,7 @@ type Options struct {
 	// LocalAddr is the address that this node announces, as --local-addr. Empty lets the other nodes find one.
 	LocalAddr string
 	// WorkerStorePorts are the ports that this node's worker store may take. Zero means any.
-	WorkerStorePorts elastic.Ports
+	WorkerStorePorts machine.Ports
 	// WorkersHost makes the worker of rank 0 host the workers' store, as TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 does.
 	WorkersHost bool
 	// Ports are the ports at which the store of c10d may be, first choice first, the same at each of several endpoints.
@@ -52,7 +53,7 @@ type Options struct {
 	Socket string
 	// Identity distinguishes this node's agent from the others. The caller closes it after the handler's Shutdown. Nil
 	// means that the creator takes one if there are several nodes, which Shutdown releases.
-	Identity *elastic.Identity
+	Identity *machine.Identity
 	// Launch is what started this agent, and Command distinguishes commands of workers. Both may be zero.
 	Launch  rounds.Launch
 	Command string

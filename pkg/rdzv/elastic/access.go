@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -63,7 +64,7 @@ type C10d struct {
 	// LocalAddr is the address at which other nodes reach this one. Empty means the address that the connection to the
 	// store has here. MemberPorts are the ports that this agent may use to keep the store; a range of one is ignored.
 	LocalAddr   string
-	MemberPorts Ports
+	MemberPorts machine.Ports
 	// Store, if not nil, is [group.Options.Store]. After an error no other agent takes over.
 	Store func(stored []byte) error
 	// Connect dials the store. Nil dials by TCP.
@@ -212,16 +213,16 @@ func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 		return store, err
 	}
 	ports := a.candidates()
-	endpoint, err := Resolve(ctx, a.Host, ports[0])
+	endpoint, err := machine.Resolve(ctx, a.Host, ports[0])
 	if err != nil {
 		return a.joinFurther(ctx, err)
 	}
 	if first && (a.IsHost == nil || *a.IsHost) {
-		ifaces, err := Interfaces()
+		ifaces, err := machine.Interfaces()
 		if err != nil {
 			return nil, err
 		}
-		choice, err := HostChoice(endpoint, ifaces, a.IsHost, a.Hint)
+		choice, err := machine.HostChoice(endpoint, ifaces, a.IsHost, a.Hint)
 		switch {
 		case err != nil:
 			return nil, err

@@ -77,7 +77,9 @@ func (d *driver) asksFirst(ctx context.Context, round, rank int) bool {
 		}
 	}
 	has := func(rank int) bool {
-		return slices.ContainsFunc(all, func(s *rounds.Successes) bool { return s.Chunk == rank/rounds.SuccessChunk && s.Has(rank) })
+		return slices.ContainsFunc(all, func(s *rounds.Successes) bool {
+			return s.Chunk == rank/rounds.SuccessChunk && s.Has(rank)
+		})
 	}
 	var lower []int
 	for r := range rank {

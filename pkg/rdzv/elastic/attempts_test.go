@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // TestUnreachable lists what an agent may find at an endpoint. Each line must be true whatever that is.
@@ -48,7 +49,7 @@ func TestUnreachable(t *testing.T) {
 			"the store at 10.0.0.1:29400 is not accepted: it has expired",
 		},
 	} {
-		u := &unreachableError{endpoint: Endpoint{Host: "node1", Port: 29400}, ports: []int{29400}, tried: []error{tt.err}}
+		u := &unreachableError{endpoint: machine.Endpoint{Host: "node1", Port: 29400}, ports: []int{29400}, tried: []error{tt.err}}
 		want := "the job's store was not reached at rendezvous endpoint node1:29400: " + tt.want
 		if u.Error() != want {
 			t.Errorf("%s:\n%s, want\n%s", tt.name, u, want)
@@ -59,7 +60,7 @@ func TestUnreachable(t *testing.T) {
 // TestSummarizeAttempts checks that the failures of many attempts fit into one short line that names each kind of
 // failure.
 func TestSummarizeAttempts(t *testing.T) {
-	e := Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	e := machine.Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	u := &unreachableError{endpoint: e}
 	taken := &PortsTakenError{Host: "node1"}
 	for i := range 32 {

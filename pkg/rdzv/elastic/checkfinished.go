@@ -12,7 +12,9 @@ import (
 // CheckFinished describes in one line what would become of an agent of node n that came to a finished run now; line is
 // empty if the run has not finished or does not exist. refusal is a *FinishedError if the leader would refuse the
 // agent. CheckFinished only reads from store; err is one of the store's errors.
-func CheckFinished(ctx context.Context, store coord.Store, runID string, n rounds.Node) (line string, refusal, err error) {
+func CheckFinished(
+	ctx context.Context, store coord.Store, runID string, n rounds.Node,
+) (line string, refusal, err error) {
 	d := &leaderDriver{store: store, prefix: rounds.PrefixOf(runID)}
 	saved, err := d.readState(ctx)
 	if err != nil || saved.Outcome == nil {

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // endpointDialer dials the store of one session. It uses the address that the endpoint had when the session began. If
@@ -59,16 +61,16 @@ func (d *endpointDialer) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // dialerTo returns a dialer for one address of an endpoint.
-func (a *C10d) dialerTo(e Endpoint, addr netip.Addr) *endpointDialer {
+func (a *C10d) dialerTo(e machine.Endpoint, addr netip.Addr) *endpointDialer {
 	d := &endpointDialer{addr: netip.AddrPortFrom(addr, uint16(e.Port)), after: a.TTL, connect: a.Connect}
 	if d.connect == nil {
 		d.connect = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
-	if isName(e.Host) {
+	if machine.IsName(e.Host) {
 		d.resolve = func(ctx context.Context) ([]netip.Addr, error) {
-			now, err := Resolve(ctx, e.Host, e.Port)
+			now, err := machine.Resolve(ctx, e.Host, e.Port)
 			return now.Addrs, err
 		}
 	}

@@ -6,22 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
-
-// groupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of
-// elasticrun write into all files that have it.
-func (m *Marker) groupFile() string { return m.beside("group-") }
-
-// heirsFile returns the name of the file that becomes the group file if a guard hands over; see Heirs.
-func (m *Marker) heirsFile() string { return m.beside("heirs-") }
-
-func (m *Marker) beside(prefix string) string {
-	dir, name := filepath.Split(m.file.Name())
-	return filepath.Join(dir, prefix+strings.TrimPrefix(name, "store-"))
-}
 
 // readEarlierGroup returns what an earlier agent at this place has recorded, or nil. A group of another launch, which
 // its scheduler has ended, does not count.
@@ -30,7 +18,7 @@ func (p *hostPlace) readEarlierGroup(a *C10d) *founding.EarlierGroup {
 		if marker == nil {
 			continue
 		}
-		text, err := os.ReadFile(marker.groupFile())
+		text, err := os.ReadFile(marker.GroupFile())
 		if err != nil {
 			continue
 		}
@@ -48,7 +36,7 @@ func (p *hostPlace) readEarlierGroup(a *C10d) *founding.EarlierGroup {
 func (p *hostPlace) groupFile() string {
 	for _, marker := range p.markers {
 		if marker != nil {
-			return marker.groupFile()
+			return marker.GroupFile()
 		}
 	}
 	return ""
@@ -81,7 +69,8 @@ func removeFile(path string) error {
 // writeGroup records who may go on without this process. It warns once, and not at all if a warning has said that there
 // is no place for files.
 func (p *hostPlace) writeGroup(g founding.EarlierGroup) {
-	if err := p.writeBeside((*Marker).groupFile, g); err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
+	err := p.writeBeside((*machine.Marker).GroupFile, g)
+	if err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
 		p.log.Warn().Err(err).Msg("cannot record which nodes keep the job's store: if this agent is started again while " +
 			"they go on, it may begin the job a second time")
 	}
@@ -89,11 +78,11 @@ func (p *hostPlace) writeGroup(g founding.EarlierGroup) {
 
 // writeHeirs records who can take over from this process. After an error none does.
 func (p *hostPlace) writeHeirs(g founding.EarlierGroup) error {
-	return p.writeBeside((*Marker).heirsFile, g)
+	return p.writeBeside((*machine.Marker).HeirsFile, g)
 }
 
 // writeBeside replaces a file beside each marker.
-func (p *hostPlace) writeBeside(file func(*Marker) string, g founding.EarlierGroup) error {
+func (p *hostPlace) writeBeside(file func(*machine.Marker) string, g founding.EarlierGroup) error {
 	text, err := json.Marshal(g)
 	if err != nil {
 		return err
@@ -110,7 +99,7 @@ func (p *hostPlace) writeBeside(file func(*Marker) string, g founding.EarlierGro
 }
 
 // removeBeside removes a file beside each marker. None have a file if there is no place for files.
-func (p *hostPlace) removeBeside(file func(*Marker) string) {
+func (p *hostPlace) removeBeside(file func(*machine.Marker) string) {
 	for _, marker := range p.markers {
 		if marker == nil {
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 var yes, no = true, false
@@ -135,7 +136,7 @@ func TestOtherVersion(t *testing.T) {
 						before := &hostPlace{log: zerolog.Nop()}
 						before.createMarkers(a)
 						before.writeGroup(founding.EarlierGroup{Addrs: []string{first.storeMember().Addr}, Min: 2})
-						defer func() { before.removeBeside((*Marker).groupFile) }()
+						defer func() { before.removeBeside((*machine.Marker).GroupFile) }()
 					}
 					defer func() { _ = a.Close(t.Context(), false) }()
 					_, err := a.attempt(t.Context())

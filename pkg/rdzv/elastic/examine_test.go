@@ -73,7 +73,8 @@ func testCollectStacks(t *testing.T, all bool) {
 	}
 	began := time.Now()
 	var got []string
-	for _, n := range drivers[1].collectStacks(ctx, lookOrder{rounds.HangLook{Fence: rounds.Fence{Epoch: 1, Round: 3}, N: 1}, 3}) {
+	order := lookOrder{rounds.HangLook{Fence: rounds.Fence{Epoch: 1, Round: 3}, N: 1}, 3}
+	for _, n := range drivers[1].collectStacks(ctx, order) {
 		got = append(got, string(n.Stacks))
 	}
 	want, took := []string{"node0", "node1", "node2"}, time.Second
@@ -89,7 +90,8 @@ func testCollectStacks(t *testing.T, all bool) {
 			t.Errorf("left %v, %v", left, err)
 		}
 	}
-	if drivers[1].collectStacks(ctx, lookOrder{rounds.HangLook{Fence: rounds.Fence{Epoch: 1, Round: 4}, N: 1}, 3}) != nil {
+	order.Round = 4
+	if drivers[1].collectStacks(ctx, order) != nil {
 		t.Error("a look at another round finds something")
 	}
 }

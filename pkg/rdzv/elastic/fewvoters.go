@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -136,7 +137,7 @@ func (m *storeMember) sayFewVoters() {
 
 // memberPortsAdvice says what makes this node reach those that offer to keep the store. ports are those that its own
 // agent may use for that.
-func memberPortsAdvice(ports Ports) string {
+func memberPortsAdvice(ports machine.Ports) string {
 	if ports.High > ports.Low {
 		return fmt.Sprintf("open ports %s between the nodes", ports)
 	}

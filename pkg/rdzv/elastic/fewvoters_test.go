@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 func TestShortage(t *testing.T) {
@@ -190,9 +191,9 @@ func TestPartedVotersArePublished(t *testing.T) {
 
 func TestMemberPortsAdvice(t *testing.T) {
 	t.Parallel()
-	for want, ports := range map[string]Ports{
-		"open ports 29500-29510 between the nodes": {29500, 29510},
-		"open the ports between the nodes, or give all nodes a range of open ones by --worker-store-port=LOW-HIGH": {29500, 29500},
+	for want, ports := range map[string]machine.Ports{
+		"open ports 29500-29510 between the nodes": {Low: 29500, High: 29510},
+		"open the ports between the nodes, or give all nodes a range of open ones by --worker-store-port=LOW-HIGH": {Low: 29500, High: 29500},
 	} {
 		if got := memberPortsAdvice(ports); got != want {
 			t.Errorf("%v: got %s, want %s", ports, got, want)

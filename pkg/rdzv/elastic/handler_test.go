@@ -16,6 +16,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -192,7 +193,7 @@ func TestNoticesAreLogged(t *testing.T) {
 			Waiting: func(why string) { waits = append(waits, why) },
 			Backend: "c10d", RunID: "run", Job: j, Node: rounds.Node{Host: "a", Identity: "a", Hint: 1},
 			Access:    &C10d{RunID: "run", SingleNode: true},
-			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
+			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: machine.Ports{Low: 1, High: 1}, WorkersHost: true},
 			KeepAlive: time.Second, Timeout: time.Second, WaitAdvice: "advice",
 			Logger: zerolog.New(&log).Level(zerolog.WarnLevel),
 		})

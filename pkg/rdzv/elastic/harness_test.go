@@ -3,8 +3,11 @@ package elastic
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"net"
+	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,3 +186,14 @@ func endSession(t *testing.T, host, guest *Handler) {
 		t.Fatal(err)
 	}
 }
+
+// checksum returns a short text for a name that does not fit into a run id.
+func checksum(name string) string { return fmt.Sprintf("%x", crc32.ChecksumIEEE([]byte(name))) }
+
+// uniqueRunID returns a run id that no other test, and no other process of this machine, has.
+func uniqueRunID(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }

@@ -55,7 +55,7 @@ func (a *C10d) Heirs() *Heirs {
 	case len(m.place.markers) != 1 || m.place.markers[0] == nil:
 		return nil
 	}
-	h.From, h.To = m.place.markers[0].heirsFile(), m.place.markers[0].groupFile()
+	h.From, h.To = m.place.markers[0].HeirsFile(), m.place.markers[0].GroupFile()
 	return h
 }
 

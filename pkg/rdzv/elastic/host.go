@@ -14,6 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -52,7 +53,7 @@ func (a *C10d) serve(ctx context.Context, h *host) (coord.Store, error) {
 func (a *C10d) warnOfOpenStore(front *rdzv.WorkerStore) {
 	files := a.Certificates.Files()
 	switch {
-	case front == nil || len(a.Secret) > 0 || files.Mutual() || !IsReachable(front.Addr()):
+	case front == nil || len(a.Secret) > 0 || files.Mutual() || !machine.IsReachable(front.Addr()):
 	case files.CA != "":
 		a.Logger.Warn().Msgf("agents cannot verify the store at port %d of this machine, because this node has no "+
 			"certificate: give it ssl_cert and ssl_cert_key in --rdzv-conf", front.Port())
@@ -63,12 +64,6 @@ func (a *C10d) warnOfOpenStore(front *rdzv.WorkerStore) {
 		a.Logger.Warn().Msgf("everybody who can reach port %d of this machine can read, change and end this job: it has no "+
 			"secret; elasticrun secret > FILE makes one, for --rdzv-secret-file=FILE on each node", front.Port())
 	}
-}
-
-// IsReachable reports whether other machines may reach a listener at this address.
-func IsReachable(at net.Addr) bool {
-	tcp, ok := at.(*net.TCPAddr)
-	return ok && !tcp.IP.IsLoopback()
 }
 
 // hostOn hosts the store on ln and returns a session for the agent. run is the claim to host the run's only store on

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // A host that cannot lead releases its port and its claims, so that another agent of this machine can host the run.
@@ -22,11 +23,11 @@ func TestServeReleasesEverythingOnFailure(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			runID, ln := uniqueRunID(t), listenAt(t, 0)
 			port := portOf(ln)
-			take := func() (io.Closer, error) { return claim(runID, port) }
+			take := func() (io.Closer, error) { return machine.Claim(runID, port) }
 			var run io.Closer
 			if tt.oneOfAll {
 				var err error
-				take = func() (io.Closer, error) { return claimRun(runID, 0) }
+				take = func() (io.Closer, error) { return machine.ClaimRun(runID, 0) }
 				if run, err = take(); err != nil {
 					t.Fatal(err)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/seconds"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -22,8 +23,8 @@ type hostPlace struct {
 	claim   io.Closer // reserves the run's store at this port of the machine; nil without a claim
 	run     io.Closer // reserves the run's store on the machine, at whatever port; nil with one candidate port
 	fresh   rounds.FreshStore
-	markers []*Marker // none if nothing listens
-	unknown error     // why it is not known whether there was an earlier store
+	markers []*machine.Marker // none if nothing listens
+	unknown error             // why it is not known whether there was an earlier store
 	// warnedOfGroup says that writeGroup has warned.
 	warnedOfGroup atomic.Bool
 }
@@ -34,7 +35,7 @@ func (p *hostPlace) claimPort(runID string, port int) {
 		return
 	}
 	var err error
-	if p.claim, err = claim(runID, port); errors.Is(err, syscall.EADDRINUSE) {
+	if p.claim, err = machine.Claim(runID, port); errors.Is(err, syscall.EADDRINUSE) {
 		p.log.Warn().Msg("another agent on this machine hosts a store for this run id, at the same port of " +
 			"another address: use the same endpoint for all agents of a job, and a run id of its own for each job")
 	}
@@ -44,17 +45,17 @@ func (p *hostPlace) claimPort(runID string, port int) {
 // A store on a socket has a second marker beside it: containers may share the socket, and not the first marker's
 // folder.
 func (p *hostPlace) createMarkers(a *C10d) {
-	marker, fresh, err := CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
-	p.markers, p.fresh = []*Marker{marker}, fresh
+	marker, fresh, err := machine.CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
+	p.markers, p.fresh = []*machine.Marker{marker}, fresh
 	if a.Socket != "" {
-		marker, fresh, socketErr := createMarker(filepath.Dir(a.Socket), filepath.Base(a.Socket))
+		marker, fresh, socketErr := machine.CreateMarkerIn(filepath.Dir(a.Socket), filepath.Base(a.Socket))
 		p.markers, err = append(p.markers, marker), errors.Join(err, socketErr)
 		if fresh.HasPredecessor && (!p.fresh.HasPredecessor || fresh.PredecessorEnd > p.fresh.PredecessorEnd) {
 			p.fresh = fresh
 		}
 	}
 	p.unknown = err
-	p.removeBeside((*Marker).heirsFile) // no guard of an earlier agent may hand over any more
+	p.removeBeside((*machine.Marker).HeirsFile) // no guard of an earlier agent may hand over any more
 }
 
 // warnOfPredecessor warns that the first round waits for the workers of an earlier store.
@@ -73,7 +74,7 @@ func (p *hostPlace) warnOfPredecessor(a *C10d) {
 // removeMarkers removes the markers, or records in them when the store ended if agents of this store, which left says,
 // or of the one before may be alive.
 func (p *hostPlace) removeMarkers(left bool, ttl time.Duration) error {
-	p.removeBeside((*Marker).heirsFile)
+	p.removeBeside((*machine.Marker).HeirsFile)
 	left = left || p.fresh.HasPredecessor && boottime.Now() < p.fresh.PredecessorEnd+ttl
 	var all error
 	for _, marker := range p.markers {

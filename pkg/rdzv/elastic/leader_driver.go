@@ -227,7 +227,9 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 }
 
 // takeOver returns the leader of a term, from what is in the store.
-func (d *leaderDriver) takeOver(epoch coord.Revision, saved rounds.SavedState, reports coord.Batch, clock *clock) *rounds.Leader {
+func (d *leaderDriver) takeOver(
+	epoch coord.Revision, saved rounds.SavedState, reports coord.Batch, clock *clock,
+) *rounds.Leader {
 	if d.group != nil {
 		saved.StoreInvites = d.group.inviteCount()
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -103,7 +104,7 @@ func TestHostStaysToTheEnd(t *testing.T) {
 	for i := range hs {
 		hs[i] = newTestHandler(t, job(n, n), port, fmt.Sprintf("node%d", i))
 		hs[i].log = zerolog.Nop()
-		hs[i].opts.Stores = WorkerStores{WorkersHost: true, Ports: Ports{1, 1}, Addr: "127.0.0.1"}
+		hs[i].opts.Stores = WorkerStores{WorkersHost: true, Ports: machine.Ports{Low: 1, High: 1}, Addr: "127.0.0.1"}
 		// A busy machine may take seconds to answer so many agents.
 		hs[i].opts.KeepAlive, hs[i].opts.Timeout = 5*time.Second, 10*time.Second
 		access := hs[i].opts.Access.(*C10d)

@@ -44,7 +44,8 @@ func (h *Handler) start(ctx context.Context) error {
 	default:
 		return connectionError(err)
 	}
-	m := rounds.NewMember(rounds.MemberOptions{Node: h.opts.Node, Job: h.opts.Job, TTL: store.TTL()}, firstProof(store, origin))
+	opts := rounds.MemberOptions{Node: h.opts.Node, Job: h.opts.Job, TTL: store.TTL()}
+	m := rounds.NewMember(opts, firstProof(store, origin))
 	h.notifySession(store)
 	driving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.mu.Lock()

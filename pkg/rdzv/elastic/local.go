@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/userdir"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // Stores on a Unix socket
@@ -58,7 +59,7 @@ func (e *LocalSocketError) Unwrap() error { return e.Err }
 func DialLocal(ctx context.Context, socket string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, systemError(err)
+		return nil, machine.SystemError(err)
 	}
 	uid, err := userdir.PeerUID(c.(*net.UnixConn))
 	if err == nil && !userdir.Trusted(uid) {
@@ -88,7 +89,7 @@ func (a *C10d) attemptLocal(ctx context.Context, mayHost bool) (coord.Store, err
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		return a.joinLocal(ctx)
 	case err != nil:
-		return nil, &LocalSocketError{a.Socket, systemError(err)}
+		return nil, &LocalSocketError{a.Socket, machine.SystemError(err)}
 	}
 	store, err := a.joinLocal(ctx)
 	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) {
@@ -131,7 +132,7 @@ type localListener struct {
 
 // listenLocal listens at the socket, as the holder of its lock. After an error the caller keeps the lock.
 func (a *C10d) listenLocal(lock *os.File) (*localListener, error) {
-	slot, err := takeSlot(slotName(a.RunID, "local", 0))
+	slot, err := machine.TakeSlot(machine.SlotName(a.RunID, "local", 0))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, &LocalHostError{a.RunID, a.Socket}
@@ -144,7 +145,7 @@ func (a *C10d) listenLocal(lock *os.File) (*localListener, error) {
 	}
 	if err != nil {
 		_ = slot.Close()
-		return nil, &LocalSocketError{a.Socket, systemError(err)}
+		return nil, &LocalSocketError{a.Socket, machine.SystemError(err)}
 	}
 	return l, nil
 }

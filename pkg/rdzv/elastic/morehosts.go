@@ -14,6 +14,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -65,7 +66,7 @@ func (a *C10d) hostFurther(ctx context.Context, first bool) (coord.Store, error)
 	if !first || len(a.More) == 0 || !a.keptTogether() {
 		return nil, nil
 	}
-	ifaces, err := Interfaces()
+	ifaces, err := machine.Interfaces()
 	if err != nil {
 		return nil, err
 	}
@@ -90,16 +91,18 @@ func (a *C10d) hostFurther(ctx context.Context, first bool) (coord.Store, error)
 
 // ownEndpoint reports whether an endpoint, by its index, is this machine, and how this agent listens there. An endpoint
 // that cannot be resolved is not: this agent can go on with the others.
-func (a *C10d) ownEndpoint(ctx context.Context, ifaces []Interface, index int) (choice HostRole, own bool) {
+func (a *C10d) ownEndpoint(
+	ctx context.Context, ifaces []machine.Interface, index int,
+) (choice machine.HostRole, own bool) {
 	h := a.hostOf(index)
 	if h.IsHost != nil && !*h.IsHost {
-		return HostRole{}, false
+		return machine.HostRole{}, false
 	}
-	endpoint, err := Resolve(ctx, h.Host, h.Ports[0])
+	endpoint, err := machine.Resolve(ctx, h.Host, h.Ports[0])
 	if err != nil {
-		return HostRole{}, false
+		return machine.HostRole{}, false
 	}
-	choice, err = HostChoice(endpoint, ifaces, h.IsHost, a.Hint-index)
+	choice, err = machine.HostChoice(endpoint, ifaces, h.IsHost, a.Hint-index)
 	return choice, err == nil && choice.Candidate
 }
 
@@ -125,8 +128,10 @@ func (a *C10d) warnOfOneMachine(one, other int) {
 }
 
 // listenFurther listens at the first free port of a further endpoint.
-func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, ports []int) (coord.Store, error) {
-	run, err := claimRun(a.RunID, index)
+func (a *C10d) listenFurther(
+	ctx context.Context, index int, choice machine.HostRole, ports []int,
+) (coord.Store, error) {
+	run, err := machine.ClaimRun(a.RunID, index)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE): // another agent of this machine listens there
 		a.setTaken(index, choice)
@@ -136,7 +141,7 @@ func (a *C10d) listenFurther(ctx context.Context, index int, choice HostRole, po
 	}
 	for _, port := range ports {
 		choice.Port = port
-		if ln, err := listenHost(ctx, choice); err == nil {
+		if ln, err := machine.ListenHost(ctx, choice); err == nil {
 			return a.hostOn(ctx, ln, run, index)
 		}
 	}

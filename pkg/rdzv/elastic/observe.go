@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -96,7 +97,7 @@ func (a *C10d) OpenObserver(ctx context.Context, role coord.Role, ttl time.Durat
 
 // observeAt opens a session of the observer as at an endpoint.
 func (a *C10d) observeAt(ctx context.Context, as *C10d, at StoreHost) (coord.Store, error) {
-	endpoint, err := Resolve(ctx, at.Host, at.Ports[0])
+	endpoint, err := machine.Resolve(ctx, at.Host, at.Ports[0])
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (a *C10d) observeAt(ctx context.Context, as *C10d, at StoreHost) (coord.Sto
 }
 
 // checkRun returns nil if the run's store is at the endpoint. It does not ask if the endpoint has only one port.
-func (a *C10d) checkRun(ctx context.Context, e Endpoint, ports int) error {
+func (a *C10d) checkRun(ctx context.Context, e machine.Endpoint, ports int) error {
 	if ports == 1 {
 		return nil
 	}
@@ -284,7 +285,8 @@ func (o *observer) job() *rounds.Job {
 func (o *observer) snapshot() Snapshot {
 	for key := range o.keys {
 		if strings.HasPrefix(key, rounds.PrefixRound) {
-			if r := new(rounds.Record); rounds.DecodeRecord(o.keys[key], r) == nil && (o.record == nil || r.Round > o.record.Round) {
+			r := new(rounds.Record)
+			if rounds.DecodeRecord(o.keys[key], r) == nil && (o.record == nil || r.Round > o.record.Round) {
 				o.record = r
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // Candidate ports
@@ -51,8 +52,10 @@ func (a *C10d) candidates() []int {
 
 // hostFirstFree hosts the store at the first free candidate. It connects instead if the store is at an earlier
 // candidate, or if another agent of this machine hosts the run.
-func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, ports []int) (coord.Store, error) {
-	run, err := claimRun(a.RunID, 0)
+func (a *C10d) hostFirstFree(
+	ctx context.Context, e machine.Endpoint, choice machine.HostRole, ports []int,
+) (coord.Store, error) {
+	run, err := machine.ClaimRun(a.RunID, 0)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		a.setTaken(0, choice)
@@ -68,7 +71,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, p
 	taken := &PortsTakenError{Host: a.Host}
 	for _, port := range ports {
 		choice.Port, e.Port = port, port
-		ln, err := listenHost(ctx, choice)
+		ln, err := machine.ListenHost(ctx, choice)
 		if err == nil {
 			a.logTakenPorts(taken, port)
 			return a.hostOn(ctx, ln, run, 0)
@@ -96,8 +99,8 @@ func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 }
 
 // hostOnlyPort hosts the store at the endpoint's only port, or connects to the store that has the port.
-func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (coord.Store, error) {
-	ln, taken := listenHost(ctx, choice)
+func (a *C10d) hostOnlyPort(ctx context.Context, e machine.Endpoint, choice machine.HostRole) (coord.Store, error) {
+	ln, taken := machine.ListenHost(ctx, choice)
 	if taken == nil {
 		return a.hostOn(ctx, ln, nil, 0)
 	}
@@ -115,7 +118,7 @@ func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (c
 
 // join connects to the store, which is at one of the ports. The error says what happened at each port. It is permanent
 // (no coord.ErrUnavailable) if somebody else has every port.
-func (a *C10d) join(ctx context.Context, e Endpoint, ports []int) (coord.Store, error) {
+func (a *C10d) join(ctx context.Context, e machine.Endpoint, ports []int) (coord.Store, error) {
 	var tried []error
 	for _, port := range ports {
 		e.Port = port
@@ -168,7 +171,7 @@ func (a *C10d) isEndpoint(addr string) bool {
 
 // dial tries each of the endpoint's addresses at its port. Without a client it returns the error of each address. If
 // one address refuses this agent for good, it returns that error alone.
-func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, tried []error, refused bool) {
+func (a *C10d) dial(ctx context.Context, e machine.Endpoint) (client *coord.Client, tried []error, refused bool) {
 	for _, addr := range e.Addrs {
 		to := a.dialerTo(e, addr)
 		verify, err := a.verification(addr)
@@ -226,7 +229,7 @@ func (a *C10d) verification(addr netip.Addr) (func(net.Conn) error, error) {
 
 // unreachableError says what happened at each address and port of an endpoint.
 type unreachableError struct {
-	endpoint Endpoint
+	endpoint machine.Endpoint
 	ports    []int
 	tried    []error
 }
@@ -279,7 +282,7 @@ type TakenPort struct {
 func (e *PortsTakenError) Error() string {
 	attempts := make([]attemptError, len(e.Ports))
 	for i, t := range e.Ports {
-		why := systemError(t.Err)
+		why := machine.SystemError(t.Err)
 		attempts[i] = attemptError{text: fmt.Sprintf("%d: %v, and %v", t.Port, why, t.Found), kind: fmt.Sprint(why)}
 		if t.Found != nil {
 			attempts[i].kind += kindOf(t.Found)

@@ -1,10 +1,12 @@
 package elastic
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -70,8 +73,8 @@ func unknownPeer(t *testing.T, port int, silent bool) (leave func()) {
 	})
 }
 
-// machine has agents of several runs on one machine, with the same candidate ports.
-type machine struct {
+// testMachine has agents of several runs on one machine, with the same candidate ports.
+type testMachine struct {
 	t      *testing.T
 	ports  []int
 	mu     sync.Mutex
@@ -79,13 +82,13 @@ type machine struct {
 	stores map[string][]coord.Store // by run id
 }
 
-func newMachine(t *testing.T, candidates int) *machine {
+func newMachine(t *testing.T, candidates int) *testMachine {
 	t.Helper()
-	return &machine{t: t, ports: freePorts(t, candidates), stores: map[string][]coord.Store{}}
+	return &testMachine{t: t, ports: freePorts(t, candidates), stores: map[string][]coord.Store{}}
 }
 
 // open starts an agent of a run.
-func (p *machine) open(runID string) {
+func (p *testMachine) open(runID string) {
 	a := &C10d{
 		RunID: runID, Version: "test", TTL: 10 * time.Second, Host: "127.0.0.1", Ports: p.ports, Hint: -1,
 		Logger: zerolog.Nop(),
@@ -101,7 +104,7 @@ func (p *machine) open(runID string) {
 }
 
 // check writes a key of every agent to the agent's store. Each store must then have the keys of its own run only.
-func (p *machine) check(run func(runID string) (agents int)) {
+func (p *testMachine) check(run func(runID string) (agents int)) {
 	p.t.Helper()
 	ctx := p.t.Context()
 	for runID, stores := range p.stores {
@@ -133,7 +136,7 @@ func (p *machine) check(run func(runID string) (agents int)) {
 }
 
 // close closes everything, the clients first.
-func (p *machine) close() {
+func (p *testMachine) close() {
 	for _, stores := range p.stores {
 		for _, s := range stores {
 			_ = s.Close(p.t.Context())
@@ -253,13 +256,55 @@ func TestNoPortFree(t *testing.T) {
 	leave()
 	p.ports = last
 	p.open(uniqueRunID(t)) // the claim has been released
-	if _, err := claimRun(uniqueRunID(t), 0); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := machine.ClaimRun(uniqueRunID(t), 0); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a second claim: %v", err)
 	}
 	p.close()
-	again, err := claimRun(uniqueRunID(t), 0)
+	again, err := machine.ClaimRun(uniqueRunID(t), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = again.Close()
+}
+
+// Two spellings of one machine's endpoint make two stores, which gives a warning. A store that replaces another does
+// not.
+func TestTwoStoresOfOneRun(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs more than one loopback address")
+	}
+	port := freeTCPPort(t)
+	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
+		firstLog := &bytes.Buffer{}
+		a := &C10d{
+			RunID: runID, Host: addr, Ports: []int{port}, Hint: -1,
+			Logger: zerolog.New(firstLog).Level(zerolog.WarnLevel),
+		}
+		if _, err := a.Open(t.Context()); err != nil || a.hosted() == nil {
+			t.Fatalf("%s does not host: %v", addr, err)
+		}
+		return a, firstLog
+	}
+	end := func(a *C10d) {
+		if err := a.Close(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+	}
+	run := uniqueRunID(t)
+	first, firstLog := host("127.0.0.1", run)
+	second, secondLog := host("127.0.0.2", run)
+	other, otherLog := host("127.0.0.3", run+"-other")
+	if !strings.Contains(secondLog.String(), "use the same endpoint") {
+		t.Errorf("the second store of the run logs %q", secondLog)
+	}
+	end(second)
+	end(first)
+	again, againLog := host("127.0.0.1", run)
+	end(again)
+	end(other)
+	for _, b := range []*bytes.Buffer{firstLog, otherLog, againLog} {
+		if b.Len() > 0 {
+			t.Errorf("unexpected warning: %q", b)
+		}
+	}
 }

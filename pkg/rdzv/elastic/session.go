@@ -46,7 +46,8 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		d := &driver{
 			store: store, prefix: rounds.PrefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
 			waiting: &h.waiting, m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute,
-			probe: func(now time.Duration) rounds.OptionalTime { return h.stops.ProbeAgent(now, h.m, h.log) }, looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
+			probe: func(now time.Duration) rounds.OptionalTime { return h.stops.ProbeAgent(now, h.m, h.log) },
+			looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, stacks: h.opts.Stacks, statusInterval: h.opts.StatusInterval,
 		}
 		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // SharedStoreError says that a store that serves any run (elasticrun store) is at the endpoint of a static job, whose
@@ -18,7 +19,7 @@ func (e *SharedStoreError) Error() string {
 
 // refuseShared closes the client of a static job's agent and returns a [SharedStoreError] if the client's store serves
 // any run.
-func (a *C10d) refuseShared(ctx context.Context, e Endpoint, client *coord.Client) error {
+func (a *C10d) refuseShared(ctx context.Context, e machine.Endpoint, client *coord.Client) error {
 	if !a.ServesWorkers {
 		return nil
 	}

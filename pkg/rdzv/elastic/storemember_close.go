@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // close ends this process's part in the store. The agent has no session any more. If the job is over, it waits, at most
@@ -144,5 +145,5 @@ func (m *storeMember) removeGroupFile() {
 	if m.place == nil {
 		return
 	}
-	m.place.removeBeside((*Marker).groupFile)
+	m.place.removeBeside((*machine.Marker).GroupFile)
 }

@@ -46,7 +46,7 @@ func openTogether(t *testing.T, a *C10d) coord.Store {
 func newFounder(t *testing.T, name string, known []string) (*C10d, *storeMember) {
 	t.Helper()
 	a := newMemberAccess(t, freeTCPPort(t))
-	a.RunID += "-" + shortHash(name)
+	a.RunID += "-" + checksum(name)
 	openTogether(t, a)
 	m := a.storeMember()
 	t.Cleanup(m.removeGroupFile)
@@ -96,7 +96,7 @@ func TestEarlierGroup(t *testing.T) {
 			t.Parallel()
 			a := newMemberAccess(t, freeTCPPort(t))
 			a.LaunchID = tt.mine
-			a.RunID += "-" + shortHash(tt.name)
+			a.RunID += "-" + checksum(tt.name)
 			before := &hostPlace{log: zerolog.Nop()}
 			before.createMarkers(a)
 			before.writeGroup(founding.EarlierGroup{
@@ -104,7 +104,7 @@ func TestEarlierGroup(t *testing.T) {
 			})
 			t.Cleanup(func() {
 				for _, m := range before.markers {
-					_ = removeFile(m.groupFile())
+					_ = removeFile(m.GroupFile())
 				}
 			})
 			store, err := a.attempt(t.Context())
@@ -344,7 +344,7 @@ func TestEndpointIsTakenOver(t *testing.T) {
 			ports := []int{freeTCPPort(t), freeTCPPort(t)}
 			start := func() *C10d {
 				a := newMemberAccess(t, ports[0])
-				a.RunID += shortHash(tt.name)
+				a.RunID += checksum(tt.name)
 				tt.at(a, ports)
 				return a
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // memberListener accepts the connections of clients and of other members of the store's group. Close it once.
@@ -40,7 +41,7 @@ func (a *C10d) listenMember(ctx context.Context) (net.Listener, error) {
 // takenEndpoint is an endpoint that is this machine, where another agent listened when this one was started.
 type takenEndpoint struct {
 	index int
-	role  HostRole
+	role  machine.HostRole
 }
 
 // mayTakeEndpoint reports whether this agent may listen at its endpoint, although another one has when it was started,
@@ -48,7 +49,7 @@ type takenEndpoint struct {
 // as an agent that is started now does. a.mu is held.
 func (a *C10d) mayTakeEndpoint() bool { return a.taken != nil && a.keptTogether() && !a.knowsMembers }
 
-func (a *C10d) setTaken(index int, role HostRole) {
+func (a *C10d) setTaken(index int, role machine.HostRole) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.taken = &takenEndpoint{index, role}
@@ -91,14 +92,14 @@ func (a *C10d) takeEndpoint(ctx context.Context, at takenEndpoint) *storeMember 
 	var run io.Closer
 	if at.index > 0 || len(a.Ports) > 1 {
 		var err error
-		if run, err = claimRun(a.RunID, at.index); err != nil {
+		if run, err = machine.ClaimRun(a.RunID, at.index); err != nil {
 			return nil
 		}
 	}
 	for _, port := range a.hostOf(at.index).Ports {
 		role := at.role
 		role.Port = port
-		ln, err := listenHost(ctx, role)
+		ln, err := machine.ListenHost(ctx, role)
 		if err != nil {
 			continue
 		}

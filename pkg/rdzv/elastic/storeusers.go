@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/peeruid"
 	"github.com/elasticrun/elasticrun/internal/userdir"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // StoreUsers says which users may meet at stores that only this machine can reach: this user, root, and those named
@@ -48,7 +49,7 @@ func (e *PeerUserError) Unwrap() error { return e.Err }
 // Admission returns the Accept of [tcpstore.ServerOptions] for a store on ln, or nil if the store serves everybody:
 // other machines can reach ln, and the job has more than one node. The error is a *PeerUserError.
 func (u *StoreUsers) Admission(ln net.Listener, oneNode bool) (func(net.Conn) error, error) {
-	if !oneNode && IsReachable(ln.Addr()) {
+	if !oneNode && machine.IsReachable(ln.Addr()) {
 		return nil, nil
 	}
 	return u.admission()

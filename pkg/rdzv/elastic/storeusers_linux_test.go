@@ -19,6 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/peeruid"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
 // foreigner is a user that this machine does not need to know.
@@ -184,7 +185,7 @@ func TestForeignStore(t *testing.T) {
 			defer serving.Wait()
 			defer ln.Close()
 			client := &C10d{RunID: "run", Version: "test", Secret: tt.secret, Users: tt.users, TTL: time.Minute}
-			e := Endpoint{Host: "127.0.0.1", Port: portOf(ln)}
+			e := machine.Endpoint{Host: "127.0.0.1", Port: portOf(ln)}
 			e.Addrs = append(e.Addrs, ln.Addr().(*net.TCPAddr).AddrPort().Addr())
 			session, tried, _ := client.dial(t.Context(), e)
 			if session != nil {

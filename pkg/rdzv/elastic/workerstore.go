@@ -19,6 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/plainerr"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
@@ -28,7 +29,7 @@ type WorkerStores struct {
 	// Offers.
 	Addr string
 	// Ports are the ports that a store may use.
-	Ports Ports
+	Ports machine.Ports
 	// WorkersHost makes the worker of rank 0 host the store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1).
 	WorkersHost bool
 	// Offers returns the addresses to announce if Addr is empty, in the order of preference.
@@ -51,13 +52,13 @@ type workerStore struct {
 
 // freeEverywhere returns a port that is free at all addresses. A worker's TCPStore listens at all of them, so a port
 // that is free only at the node's address may be taken (torch 2.15 torch/distributed/elastic/utils/distributed.py).
-func freeEverywhere(ctx context.Context) (Ports, error) {
-	ln, err := listenWorkerStore(ctx, Ports{}, "")
+func freeEverywhere(ctx context.Context) (machine.Ports, error) {
+	ln, err := machine.ListenWorkerStore(ctx, machine.Ports{}, "")
 	if err != nil {
-		return Ports{}, err
+		return machine.Ports{}, err
 	}
 	port := ln.Addr().(*net.TCPAddr).Port
-	return Ports{port, port}, ln.Close()
+	return machine.Ports{Low: port, High: port}, ln.Close()
 }
 
 // nonceSize is the length of an offer's nonce in bytes, before hexadecimal encoding.
@@ -69,7 +70,7 @@ func (w WorkerStores) open(
 ) (*workerStore, rounds.Offer, error) {
 	addr, ports := cmp.Or(self.MasterAddr, w.Addr), w.Ports
 	if self.MasterPort != 0 {
-		ports = Ports{self.MasterPort, self.MasterPort}
+		ports = machine.Ports{Low: self.MasterPort, High: self.MasterPort}
 	}
 	offer := rounds.Offer{Port: ports.Low, WorkersHost: w.WorkersHost}
 	if addr != "" {
@@ -92,7 +93,7 @@ func (w WorkerStores) open(
 			return nil, rounds.Offer{}, err
 		}
 	}
-	ln, err := listenWorkerStore(ctx, ports, addr)
+	ln, err := machine.ListenWorkerStore(ctx, ports, addr)
 	if err != nil {
 		return nil, rounds.Offer{}, err
 	}

@@ -1,19 +1,16 @@
-package elastic
+package machine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -89,7 +86,7 @@ func closeAtEnd(t *testing.T, l net.Listener) {
 
 func TestBind(t *testing.T) {
 	loopback := netip.MustParseAddr("127.0.0.1")
-	l, err := listenHost(t.Context(), HostRole{Candidate: true, Addr: loopback})
+	l, err := ListenHost(t.Context(), HostRole{Candidate: true, Addr: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,17 +95,17 @@ func TestBind(t *testing.T) {
 		t.Errorf("it listens on %v", got)
 	}
 	for _, addr := range []netip.Addr{loopback, {}} { // the port is taken at every address too
-		_, err = listenHost(t.Context(), HostRole{Candidate: true, Addr: addr, Port: portOf(l)})
+		_, err = ListenHost(t.Context(), HostRole{Candidate: true, Addr: addr, Port: portOf(l)})
 		if !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, rdzv.ErrConnection) {
 			t.Errorf("a second listener at %v: %v", addr, err)
 		}
 	}
-	_, err = listenHost(t.Context(), HostRole{Candidate: true, Addr: netip.MustParseAddr("192.0.2.1"), Port: 1234})
+	_, err = ListenHost(t.Context(), HostRole{Candidate: true, Addr: netip.MustParseAddr("192.0.2.1"), Port: 1234})
 	if want := "rendezvous backend connection: listen for agents on 192.0.2.1:1234: cannot assign requested address"; err == nil ||
 		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	every, err := listenHost(t.Context(), HostRole{Candidate: true})
+	every, err := ListenHost(t.Context(), HostRole{Candidate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +116,7 @@ func TestBind(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stopped")
 	cancel(stop)
-	if l, err := listenHost(ctx, HostRole{Candidate: true, Addr: loopback}); err == nil {
+	if l, err := ListenHost(ctx, HostRole{Candidate: true, Addr: loopback}); err == nil {
 		closeAtEnd(t, l)
 	} else if !errors.Is(err, stop) {
 		t.Errorf("after cancel: %v", err)
@@ -130,13 +127,13 @@ func TestBind(t *testing.T) {
 func takenPorts(t *testing.T) int {
 	t.Helper()
 	for range 100 {
-		first, err := listenWorkerStore(t.Context(), Ports{}, "127.0.0.1")
+		first, err := ListenWorkerStore(t.Context(), Ports{}, "127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		closeAtEnd(t, first)
 		low := portOf(first)
-		second, err := listenWorkerStore(t.Context(), Ports{low + 1, low + 1}, "127.0.0.1")
+		second, err := ListenWorkerStore(t.Context(), Ports{low + 1, low + 1}, "127.0.0.1")
 		if err == nil {
 			closeAtEnd(t, second)
 			return low
@@ -149,7 +146,7 @@ func takenPorts(t *testing.T) int {
 func TestListenWorkerStore(t *testing.T) {
 	low := takenPorts(t)
 	ports := Ports{low, low + 1}
-	l, err := listenWorkerStore(t.Context(), Ports{low, low + 100}, "127.0.0.1")
+	l, err := ListenWorkerStore(t.Context(), Ports{low, low + 100}, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,71 +154,29 @@ func TestListenWorkerStore(t *testing.T) {
 	if got := portOf(l); got <= low+1 || got > low+100 {
 		t.Errorf("the first free port of %d-%d is %d, though the first two are taken", low, low+100, got)
 	}
-	_, err = listenWorkerStore(t.Context(), ports, "127.0.0.1")
+	_, err = ListenWorkerStore(t.Context(), ports, "127.0.0.1")
 	want := &rdzv.ListenError{Addr: "127.0.0.1", Port: low, Err: fmt.Errorf("no port of %d-%d is free: %w", low, low+1,
 		syscall.EADDRINUSE)}
 	if got, ok := errors.AsType[*rdzv.ListenError](err); !ok || got.Addr != want.Addr || got.Port != want.Port ||
 		got.Error() != want.Error() || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v, want %v", err, want)
 	}
-	_, err = listenWorkerStore(t.Context(), Ports{low, low}, "127.0.0.1")
+	_, err = ListenWorkerStore(t.Context(), Ports{low, low}, "127.0.0.1")
 	if want := fmt.Sprintf("listen for the worker store on 127.0.0.1:%d: address already in use", low); err == nil ||
 		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = listenWorkerStore(t.Context(), ports, "192.0.2.1")
+	_, err = ListenWorkerStore(t.Context(), ports, "192.0.2.1")
 	if got, ok := errors.AsType[*rdzv.ListenError](err); !ok || !errors.Is(err, syscall.EADDRNOTAVAIL) ||
 		strings.Contains(got.Error(), "no port of") {
 		t.Errorf("a foreign address: %v", err)
 	}
-	every, err := listenWorkerStore(t.Context(), Ports{}, "")
+	every, err := ListenWorkerStore(t.Context(), Ports{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	closeAtEnd(t, every)
 	if !every.Addr().(*net.TCPAddr).IP.IsUnspecified() {
 		t.Errorf("it listens on %v", every.Addr())
-	}
-}
-
-// Two spellings of one machine's endpoint make two stores, which gives a warning. A store that replaces another does
-// not.
-func TestTwoStoresOfOneRun(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("needs more than one loopback address")
-	}
-	port := freeTCPPort(t)
-	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
-		firstLog := &bytes.Buffer{}
-		a := &C10d{
-			RunID: runID, Host: addr, Ports: []int{port}, Hint: -1,
-			Logger: zerolog.New(firstLog).Level(zerolog.WarnLevel),
-		}
-		if _, err := a.Open(t.Context()); err != nil || a.hosted() == nil {
-			t.Fatalf("%s does not host: %v", addr, err)
-		}
-		return a, firstLog
-	}
-	end := func(a *C10d) {
-		if err := a.Close(t.Context(), true); err != nil {
-			t.Error(err)
-		}
-	}
-	run := uniqueRunID(t)
-	first, firstLog := host("127.0.0.1", run)
-	second, secondLog := host("127.0.0.2", run)
-	other, otherLog := host("127.0.0.3", run+"-other")
-	if !strings.Contains(secondLog.String(), "use the same endpoint") {
-		t.Errorf("the second store of the run logs %q", secondLog)
-	}
-	end(second)
-	end(first)
-	again, againLog := host("127.0.0.1", run)
-	end(again)
-	end(other)
-	for _, b := range []*bytes.Buffer{firstLog, otherLog, againLog} {
-		if b.Len() > 0 {
-			t.Errorf("unexpected warning: %q", b)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"crypto/sha256"
@@ -43,7 +43,7 @@ func Identify(runID string, hint int) (*Identity, error) {
 	if hint >= 0 {
 		group = strconv.Itoa(hint)
 	}
-	n, slot, err := lowestSlot(func(n int) (io.Closer, error) { return takeSlot(slotName(runID, group, n)) })
+	n, slot, err := lowestSlot(func(n int) (io.Closer, error) { return TakeSlot(SlotName(runID, group, n)) })
 	if err != nil {
 		return nil, fmt.Errorf("this agent of run %q gets no number on this machine: %w", runID, err)
 	}
@@ -82,8 +82,8 @@ func lowestSlot(take func(n int) (io.Closer, error)) (int, io.Closer, error) {
 // maxRunIDInName leaves room for the rest of a socket's name, which has at most 107 bytes.
 const maxRunIDInName = 48
 
-// slotName returns the name of a slot. Run ids contain no slash; long ones are hashed.
-func slotName(runID, group string, n int) string {
+// SlotName returns the name of a slot. Run ids contain no slash; long ones are hashed.
+func SlotName(runID, group string, n int) string {
 	if len(runID) > maxRunIDInName {
 		runID = shortHash(runID)
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package elastic
+package machine
 
 import (
 	"errors"
@@ -21,10 +21,10 @@ func thisMachine(host string) string {
 	return machineOf(host, []string{boot, strconv.Itoa(os.Getuid()), os.TempDir()})
 }
 
-// takeSlot takes a slot by locking a file. The file is never removed: removing it could break the lock of another
+// TakeSlot takes a slot by locking a file. The file is never removed: removing it could break the lock of another
 // process that has just opened it. Workers do not inherit the lock, since package os opens files close-on-exec. The
 // error is EADDRINUSE if the slot is taken.
-func takeSlot(name string) (io.Closer, error) {
+func TakeSlot(name string) (io.Closer, error) {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("elasticrun-%d-%s.lock", os.Getuid(), shortHash(name)))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

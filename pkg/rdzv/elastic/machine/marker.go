@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"errors"
@@ -37,7 +37,7 @@ func CreateMarker(store string) (m *Marker, fresh rounds.FreshStore, err error) 
 	if err != nil {
 		return nil, unknownStore(), fmt.Errorf("create the marker of the store: %w", err)
 	}
-	return createMarker(dir, shortHash(thisMachine(host)+"\n"+store))
+	return CreateMarkerIn(dir, shortHash(thisMachine(host)+"\n"+store))
 }
 
 // unknownStore describes a store that begins now, where nothing is known of an earlier one.
@@ -46,8 +46,8 @@ func unknownStore() rounds.FreshStore {
 	return rounds.FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 }
 
-// createMarker is CreateMarker in a folder of markers. name names the store in it.
-func createMarker(dir, name string) (m *Marker, fresh rounds.FreshStore, err error) {
+// CreateMarkerIn is CreateMarker in a folder of markers. name names the store in it.
+func CreateMarkerIn(dir, name string) (m *Marker, fresh rounds.FreshStore, err error) {
 	fresh = unknownStore()
 	clearMarkers(dir, fresh.CreatedAt)
 	path := filepath.Join(dir, "store-"+name)
@@ -165,4 +165,16 @@ func markerDir() (string, error) {
 		}
 	}
 	return "", errors.New("this user cannot create a folder of its own in /dev/shm or in the temporary folder")
+}
+
+// GroupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of
+// elasticrun write into all files that have it.
+func (m *Marker) GroupFile() string { return m.beside("group-") }
+
+// HeirsFile returns the name of the file that becomes the group file if a guard hands over; see Heirs.
+func (m *Marker) HeirsFile() string { return m.beside("heirs-") }
+
+func (m *Marker) beside(prefix string) string {
+	dir, name := filepath.Split(m.file.Name())
+	return filepath.Join(dir, prefix+strings.TrimPrefix(name, "store-"))
 }

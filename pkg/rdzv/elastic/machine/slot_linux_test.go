@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"errors"
@@ -59,7 +59,7 @@ func TestSlotBoundByOtherUser(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			slot := slotName(uniqueRunID(t), "store", 0)
+			slot := SlotName(uniqueRunID(t), "store", 0)
 			bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
 			leave := bindAsOtherUser(t, bound, tt.backlog)
 			for range tt.fill {
@@ -72,7 +72,7 @@ func TestSlotBoundByOtherUser(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			first, err := takeSlot(slot)
+			first, err := TakeSlot(slot)
 			if err != nil {
 				t.Fatalf("beside another user: %v", err)
 			}
@@ -82,7 +82,7 @@ func TestSlotBoundByOtherUser(t *testing.T) {
 			if err := first.Close(); err != nil {
 				t.Error(err)
 			}
-			again, err := takeSlot(slot)
+			again, err := TakeSlot(slot)
 			if err != nil {
 				t.Fatalf("a released slot: %v", err)
 			}
@@ -94,7 +94,7 @@ func TestSlotBoundByOtherUser(t *testing.T) {
 // wantTaken checks that the slot is taken.
 func wantTaken(t *testing.T, slot, when string) {
 	t.Helper()
-	if s, err := takeSlot(slot); !errors.Is(err, syscall.EADDRINUSE) {
+	if s, err := TakeSlot(slot); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("taken %s: %v", when, err)
 		if err == nil {
 			_ = s.Close()
@@ -106,7 +106,7 @@ func wantTaken(t *testing.T, slot, when string) {
 func TestIdentifyBesideOtherUser(t *testing.T) {
 	run := uniqueRunID(t)
 	for n := range 5 {
-		bindAsOtherUser(t, fmt.Sprintf("%s/%d", slotName(run, "-", n), os.Geteuid()), 16)
+		bindAsOtherUser(t, fmt.Sprintf("%s/%d", SlotName(run, "-", n), os.Geteuid()), 16)
 	}
 	for want := range 2 {
 		if id := identify(t, run, -1); slotOf(id) != fmt.Sprint(want) {
@@ -118,7 +118,7 @@ func TestIdentifyBesideOtherUser(t *testing.T) {
 // However many processes want a slot at once, while another user binds and releases the name, only one holds it.
 func TestSlotHasOneHolder(t *testing.T) {
 	testenv.Root(t)
-	slot := slotName(uniqueRunID(t), "store", 0)
+	slot := SlotName(uniqueRunID(t), "store", 0)
 	bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
 	leave := bindAsOtherUser(t, bound, 16)
 	var holders, taken atomic.Int32
@@ -129,7 +129,7 @@ func TestSlotHasOneHolder(t *testing.T) {
 				if n == 0 && i == 5 {
 					leave()
 				}
-				s, err := takeSlot(slot)
+				s, err := TakeSlot(slot)
 				if errors.Is(err, syscall.EADDRINUSE) {
 					continue
 				}
@@ -151,7 +151,7 @@ func TestSlotHasOneHolder(t *testing.T) {
 	if taken.Load() == 0 {
 		t.Error("nobody ever had the slot")
 	}
-	s, err := takeSlot(slot)
+	s, err := TakeSlot(slot)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +160,12 @@ func TestSlotHasOneHolder(t *testing.T) {
 
 // Names are never longer than the kernel allows.
 func TestSlotNamesFit(t *testing.T) {
-	s, err := takeSlot(slotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots))
+	s, err := TakeSlot(SlotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if n := len(slotName(strings.Repeat("r", maxRunIDInName), "store:65535",
+	if n := len(SlotName(strings.Repeat("r", maxRunIDInName), "store:65535",
 		maxSlots) + "/4294967294/12345678"); n > 107 {
 		t.Errorf("a name has %d bytes", n)
 	}

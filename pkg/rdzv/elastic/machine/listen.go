@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func HostChoice(e Endpoint, ifaces []Interface, isHost *bool, hint int) (HostRol
 	}
 	// A name may resolve to different addresses on different machines, such as 127.0.1.1 on the machine that has the
 	// name. So only an address determines the network over which agents connect.
-	if c.Candidate && !isName(e.Host) && len(local) > 0 {
+	if c.Candidate && !IsName(e.Host) && len(local) > 0 {
 		c.Addr = local[0]
 	}
 	return c, nil
@@ -62,9 +62,9 @@ func joinAddrs(addrs []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// listenHost listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
+// ListenHost listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
 // another agent of this machine, or another program, has the port; dialing the port tells which.
-func listenHost(ctx context.Context, c HostRole) (net.Listener, error) {
+func ListenHost(ctx context.Context, c HostRole) (net.Listener, error) {
 	host := ""
 	if c.Addr.IsValid() {
 		host = c.Addr.String()
@@ -77,24 +77,24 @@ func listenHost(ctx context.Context, c HostRole) (net.Listener, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("listen for agents on %s: %w", at, context.Cause(ctx))
 	}
-	return nil, fmt.Errorf("%w: listen for agents on %s: %w", rdzv.ErrConnection, at, systemError(err))
+	return nil, fmt.Errorf("%w: listen for agents on %s: %w", rdzv.ErrConnection, at, SystemError(err))
 }
 
-// claim reserves, on this machine, the right to host the store of a run at a port. The error is EADDRINUSE if another
+// Claim reserves, on this machine, the right to host the store of a run at a port. The error is EADDRINUSE if another
 // process has it. That process listens at another address, since both have bound the port.
-func claim(runID string, port int) (io.Closer, error) {
-	return takeSlot(slotName(runID, "store:"+strconv.Itoa(port), 0))
+func Claim(runID string, port int) (io.Closer, error) {
+	return TakeSlot(SlotName(runID, "store:"+strconv.Itoa(port), 0))
 }
 
-// claimRun reserves, on this machine, the right to listen for the store of a run at any port of an endpoint, by its
+// ClaimRun reserves, on this machine, the right to listen for the store of a run at any port of an endpoint, by its
 // index. The error is EADDRINUSE if another agent has it.
-func claimRun(runID string, index int) (io.Closer, error) {
-	return takeSlot(slotName(runID, "store", index))
+func ClaimRun(runID string, index int) (io.Closer, error) {
+	return TakeSlot(SlotName(runID, "store", index))
 }
 
-// systemError returns the system's error without the address that package net adds. The message has the address
+// SystemError returns the system's error without the address that package net adds. The message has the address
 // already.
-func systemError(err error) error {
+func SystemError(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
@@ -112,9 +112,9 @@ func (p Ports) String() string {
 	return fmt.Sprintf("%d-%d", p.Low, p.High)
 }
 
-// listenWorkerStore listens on the first free port of a range, at the address bind. An empty bind means every address
+// ListenWorkerStore listens on the first free port of a range, at the address bind. An empty bind means every address
 // of this machine. Its errors are *[rdzv.ListenError], with the range's first port if all ports are taken.
-func listenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Listener, error) {
+func ListenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Listener, error) {
 	var err error
 	for port := ports.Low; port <= ports.High; port++ {
 		var l net.Listener
@@ -122,10 +122,10 @@ func listenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Liste
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return nil, &rdzv.ListenError{Addr: bind, Port: port, Err: systemError(err)}
+			return nil, &rdzv.ListenError{Addr: bind, Port: port, Err: SystemError(err)}
 		}
 	}
-	if err = systemError(err); ports.Low != ports.High {
+	if err = SystemError(err); ports.Low != ports.High {
 		err = fmt.Errorf("no port of %s is free: %w", ports, err)
 	}
 	return nil, &rdzv.ListenError{Addr: bind, Port: ports.Low, Err: err}

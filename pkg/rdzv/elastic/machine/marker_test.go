@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"bufio"
@@ -40,9 +40,9 @@ type heldSlot struct {
 // slotAttempts bounds the attempts at a slot that several processes want at the same time, so that each releases it.
 const slotAttempts = 4
 
-// takeSlot takes a slot. Workers do not inherit it (SOCK_CLOEXEC): they could outlive their agent and keep its slot.
+// TakeSlot takes a slot. Workers do not inherit it (SOCK_CLOEXEC): they could outlive their agent and keep its slot.
 // The error is EADDRINUSE if the slot is taken.
-func takeSlot(name string) (io.Closer, error) {
+func TakeSlot(name string) (io.Closer, error) {
 	name = fmt.Sprintf("%s/%d", name, os.Geteuid())
 	for try := 1; ; try++ {
 		ln, err := bindSlot(name)
@@ -83,7 +83,7 @@ const listenTimeout = 200 * time.Millisecond
 func listenUnix(name string) (*net.UnixListener, error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
-		return nil, systemError(err)
+		return nil, SystemError(err)
 	}
 	return ln, nil
 }

@@ -1,4 +1,4 @@
-package elastic
+package machine
 
 import (
 	"context"
@@ -42,8 +42,8 @@ func Resolve(ctx context.Context, host string, port int) (Endpoint, error) {
 
 func isLocalhost(host string) bool { return host == "" || rdzvconf.IsLocalhost(host) }
 
-// isName reports whether host has to be looked up.
-func isName(host string) bool {
+// IsName reports whether host has to be looked up.
+func IsName(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err != nil && !isLocalhost(host)
 }
@@ -187,4 +187,10 @@ func Offers(localAddr string, storeConn netip.Addr, ifaces []Interface) []string
 		add(addr.String())
 	}
 	return offers
+}
+
+// IsReachable reports whether other machines may reach a listener at this address.
+func IsReachable(at net.Addr) bool {
+	tcp, ok := at.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
 }

@@ -62,7 +62,7 @@ func TestEndpointsDiffer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		lists string
-		long  bool // two agents wait for each other at first, for foundDelay of package elastic or twice that
+		long  bool // two agents wait for each other at first, for FoundDelay of package founding or twice that
 	}{
 		{lists: "node0,node1 node1,node2 node0,node2"},
 		{lists: "node0,node1,node2 node1,node2,node0 node2,node0,node1"},

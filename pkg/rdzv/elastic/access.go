@@ -175,7 +175,7 @@ type dialNotice struct {
 }
 
 // warn logs err if a warning is due. The first one is due once the pauses between attempts have reached a second, at
-// the latest after firstNotice; noticePause spaces the others.
+// the latest after FirstNotice; NoticePause spaces the others.
 func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	now := time.Now()
 	if now.Before(n.next) && (n.count > 0 || pause < time.Second) {

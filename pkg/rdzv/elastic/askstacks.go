@@ -52,7 +52,7 @@ func (d *driver) serveStackRequests(ctx context.Context) error {
 	}
 }
 
-// askStacks observes the run until all agents have replied or ctx ends. The key below prefixWatcher stays.
+// askStacks observes the run until all agents have replied or ctx ends. The key below rounds.PrefixWatcher stays.
 func (d *driver) askStacks(ctx context.Context) (latest *Snapshot) {
 	_ = newObserver(d.store, d.prefix).run(ctx, wish{Stacks: true}, func(s Snapshot) error {
 		if latest = &s; s.Outcome != nil || s.HasStacks() {

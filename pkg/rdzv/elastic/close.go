@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// A run is closed by one of its agents (Report.Close), or by a closeRequest from outside. The leader records the
+// A run is closed by one of its agents (Report.Close), or by a rounds.CloseRequest from outside. The leader records the
 // request and ends the run, unless it finds that all workers have succeeded before. A request names its run by the
 // create-revision of the key of the run's parameters. Agents that begin the run again, with the same id, write these
 // under another key: so a request cannot close any other run than the one that its sender has seen.

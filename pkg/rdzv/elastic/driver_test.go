@@ -130,7 +130,7 @@ func TestLastAnswerBeforeLoss(t *testing.T) {
 		if err := d.run(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		if m.Outcome() == nil {
+		if m.JobEnding() == nil {
 			t.Fatal("the driver has dropped the job's result")
 		}
 	}

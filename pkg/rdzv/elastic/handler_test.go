@@ -171,7 +171,7 @@ func TestAdviceIsForLostStores(t *testing.T) {
 		storeStays bool
 		want       string
 	}{
-		{m.IsOver(), false, ""},
+		{m.Ending(), false, ""},
 		{&rounds.Ending{Err: rdzv.ErrConnection}, false, " (use another store)"},
 		{&rounds.Ending{Err: rdzv.ErrConnection}, true, " (start it again)"},
 	} {

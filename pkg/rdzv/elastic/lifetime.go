@@ -164,7 +164,7 @@ func (h *Handler) Leave() {
 
 // recordOutcome records how the job has ended, once the member knows. Only the driving goroutine calls it.
 func (h *Handler) recordOutcome() {
-	if over := h.m.Outcome(); over != nil {
+	if over := h.m.JobEnding(); over != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.outcome == nil {

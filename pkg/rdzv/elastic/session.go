@@ -80,7 +80,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			h.m.GiveUp(lost)
 			h.execute(h.m.TakeOrders())
 			if h.serve(ctx, d, func() bool { return !h.m.Workers() }) {
-				h.finish(h.m.IsOver())
+				h.finish(h.m.Ending())
 			}
 			return
 		}
@@ -183,13 +183,13 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 			if h.m.IsDeparting() { // no leader can confirm it
 				h.m.DepartUnconfirmed()
 			}
-			if h.m.IsLeaving() || h.m.IsOver() != nil {
+			if h.m.IsLeaving() || h.m.Ending() != nil {
 				cancel()
 			}
 			h.m.TakeOrders() // the orders belong to the round that has ended
 		case o := <-open:
 			if o.err != nil {
-				h.finish(cmp.Or(h.m.IsOver(), &rounds.Ending{Err: connectionError(o.err)}))
+				h.finish(cmp.Or(h.m.Ending(), &rounds.Ending{Err: connectionError(o.err)}))
 				return nil
 			}
 			h.notifySession(o.store)
@@ -286,7 +286,7 @@ func (h *Handler) execute(orders []rounds.Order) {
 			h.stops.Send(s)
 		}
 	}
-	if e := h.m.HasEnded(); e != nil {
+	if e := h.m.EndingOnceStopped(); e != nil {
 		h.finish(e)
 	}
 }

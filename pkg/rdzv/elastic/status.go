@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// wish is what an observer wants of the agents: the value of its key below prefixWatcher.
+// wish is what an observer wants of the agents: the value of its key below rounds.PrefixWatcher.
 type wish struct {
 	// Stacks asks for the stacks of the workers instead of the agents' status; StacksRequest says how.
 	Stacks bool `json:"stacks,omitempty"`
@@ -26,14 +26,14 @@ type wishes struct {
 	request   rounds.StacksRequest // what any of them asks for
 }
 
-// stacksReply is the value of an agent's key below prefixStacks.
+// stacksReply is the value of an agent's key below rounds.PrefixStacks.
 type stacksReply struct {
 	For    []coord.SessionID `json:"for"` // the observers that had asked before the stacks were read
 	Stacks []byte            `json:"stacks"`
 }
 
 // publishStatus writes what this agent is doing, at once and at intervals, while the run has an observer: a key below
-// prefixWatcher. It writes the stacks of the workers once for each observer that asks for them. Without an observer it
+// rounds.PrefixWatcher. It writes the stacks of the workers once for each observer that asks for them. Without an observer it
 // writes nothing. Failed writes have no consequence; the next one replaces them.
 func (d *driver) publishStatus(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -38,7 +38,7 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 }
 
 // handOver hands over to the others what this process does for the group. It ends the group if all agents leave, and
-// does nothing more if nobody has led the group for lostLeaderTimeout.
+// does nothing more if nobody has led the group for LostLeaderTimeout.
 func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()

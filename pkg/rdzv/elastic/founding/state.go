@@ -16,7 +16,7 @@ import (
 type State struct {
 	TTL   time.Duration
 	Addr  string       // at which others reach this process
-	Index int          // of the endpoint, or notAtEndpoint
+	Index int          // of the endpoint, or NotAtEndpoint
 	Job   EarlierGroup // what the records of all groups of the job have in common
 
 	Earlier      *EarlierGroup // of an earlier process at the endpoint; nil once it is known to have ended
@@ -25,7 +25,7 @@ type State struct {
 	WasMember    bool                 // this process has been in a group, or knows one
 	Leaderless   time.Time            // since when it knows no leader of its group
 	HeardOf      time.Time            // when it last heard of another group that has a leader
-	FirstHand    time.Time            // heardOf, but not from a process that has passed the news on
+	FirstHand    time.Time            // HeardOf, but not from a process that has passed the news on
 	otherGroup   string               // the instance of the last one
 	Followed     group.Announcement   // the group that this process has left its own one for, or has a session in
 	FollowedAs   Standing             // what its leader says of it
@@ -35,7 +35,7 @@ type State struct {
 	Yielding     bool                 // this process gives up its group, so no round is decided
 	Known        []string             // the other agents that can keep the store
 	Others       int                  // how many further agents there are
-	Alone        bool                 // this process kept the store alone at the latest setKnown
+	Alone        bool                 // this process kept the store alone at the latest SetKnown
 }
 
 // NotAtEndpoint is the index of a process that listens at no endpoint.
@@ -86,7 +86,7 @@ func (f *State) MayBeginAnew(now time.Time, former *EarlierGroup, errs []error) 
 	return alive, f.mayReplace(now, len(alive), former)
 }
 
-// mayReplace decides mayBeginAnew, when so many of the agents that could be asked may be alive. It may if there are
+// mayReplace decides MayBeginAnew, when so many of the agents that could be asked may be alive. It may if there are
 // none, and were no others. It also may if all have been too few for a round, even with this node, for a keep-alive
 // time: a group that waits for this node must not lose it. So it may if only others are left, which nobody can ask: a
 // group of theirs would have announced itself here by then.
@@ -246,7 +246,7 @@ func (f *State) SetKnown(addrs []string, others int) (record *EarlierGroup, mayG
 }
 
 // TakeOverTime is how long after its leader's last word an agent may take over, if a session has this TTL. An agent at
-// a further endpoint may begin another store foundDelay later, and the first round of one takes a session's time to
+// a further endpoint may begin another store FoundDelay later, and the first round of one takes a session's time to
 // begin, unless all nodes are there.
 func TakeOverTime(ttl time.Duration) time.Duration { return min(ttl/2, FoundDelay*3/4) }
 

@@ -44,9 +44,9 @@ type FinishedRun struct {
 }
 
 const (
-	// maxLaunches bounds finishedRun.Launches. A run with that many has no launch of its own.
+	// maxLaunches bounds FinishedRun.Launches. A run with that many has no launch of its own.
 	maxLaunches = 64
-	// maxFinishedNodes bounds finishedRun.Nodes, so that the value fits into one commit. Further nodes count as absent.
+	// maxFinishedNodes bounds FinishedRun.Nodes, so that the value fits into one commit. Further nodes count as absent.
 	maxFinishedNodes = 1 << 14
 )
 

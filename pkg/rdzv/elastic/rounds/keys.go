@@ -8,15 +8,15 @@ import "strconv"
 //	state/job/N     Job, the parameters of the run; when agents begin the run again, N grows
 //	state/round/N   Record of the latest round, N: the commit point, created once
 //	state/result    rdzv.Outcome, created once; expires after result_ttl
-//	state/finished  finishedRun, written with the result; expires with it
-//	state/departed/N/RANK departedMember: a node that has left the exit barrier of round N with success
-//	state/succeeded/N/CHUNK successes: members of round N whose workers have all exited with 0
+//	state/finished  FinishedRun, written with the result; expires with it
+//	state/departed/N/RANK DepartedMember: a node that has left the exit barrier of round N with success
+//	state/succeeded/N/CHUNK Successes: members of round N whose workers have all exited with 0
 //	state/waiting   int: how many nodes wait to be in the next round; no key stands for 0
-//	state/close     closeRequest: somebody wants the run to end; expires after a minute
+//	state/close     CloseRequest: somebody wants the run to end; expires after a minute
 //	state/close/SESSION written with state/close, owned by the session of who asks, until it has read the result
-//	state/preempted savedPreemption: the run is being ended by a preemption; deleted with its result
-//	state/past      []pastRun: earlier runs with this id; expires after result_ttl
-//	store           storeAddrs: where the agents find the store that they keep together
+//	state/preempted rdzv.Preemption: the run is being ended by a preemption; deleted with its result
+//	state/past      []PastRun: earlier runs with this id; expires after result_ttl
+//	store           StoreAddrs: where the agents find the store that they keep together
 //	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
 //	watcher/SESSION written by an observer of the run or an agent that looks for a hang, owned by its session
@@ -34,9 +34,9 @@ const (
 	KeyWaiting   = "state/waiting"
 	KeyPreempted = "state/preempted"
 	PrefixState  = "state/"
-	// PrefixDeparted is below prefixState.
+	// PrefixDeparted is below PrefixState.
 	PrefixDeparted = "state/departed/"
-	// PrefixSucceeded is below prefixState.
+	// PrefixSucceeded is below PrefixState.
 	PrefixSucceeded = "state/succeeded/"
 	KeyStore        = "store"
 	PrefixAgent     = "agent/"

@@ -330,7 +330,7 @@ func (l *Leader) ResultExpired(now time.Duration) bool {
 // UnusedTime is how long the leader leads a run that has neither agents nor a result, since agents may be on their way.
 const UnusedTime = time.Minute
 
-// Deserted reports whether the run has been unused for unusedTime.
+// Deserted reports whether the run has been unused for UnusedTime.
 func (l *Leader) Deserted(now time.Duration) bool {
 	return l.unusedSince.Set && now >= l.unusedSince.At+UnusedTime
 }

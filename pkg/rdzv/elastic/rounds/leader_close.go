@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// CloseRequest is the value of keyClose.
+// CloseRequest is the value of KeyClose.
 type CloseRequest struct {
 	Job coord.Revision `json:"job"` // the create-revision of the run's key state/job/N
 	By  string         `json:"by"`  // who asks, for people

@@ -65,7 +65,7 @@ const (
 	finished                    // all workers have exited with 0: the agent waits at the exit barrier
 )
 
-// MemberOptions are the options of newMember.
+// MemberOptions are the options of NewMember.
 type MemberOptions struct {
 	Node Node
 	Job  Job

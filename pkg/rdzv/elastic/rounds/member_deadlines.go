@@ -34,12 +34,12 @@ func (m *Member) waitTimeout() time.Duration {
 func StopTimeout(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
 func deadAfter(ttl time.Duration) time.Duration   { return ttl * 5 / 6 }
 
-// Silent reports whether the store has not answered for stopTimeout, so that no workers may run.
+// Silent reports whether the store has not answered for StopTimeout, so that no workers may run.
 func (m *Member) Silent(now time.Duration) bool {
 	return m.ttl > 0 && now >= m.lastProof+StopTimeout(m.ttl)
 }
 
-// stopIfSilent stops the workers if the store has not answered for stopTimeout.
+// stopIfSilent stops the workers if the store has not answered for StopTimeout.
 func (m *Member) stopIfSilent(now time.Duration) {
 	if m.Workers() && m.Silent(now) {
 		m.report.Silent = true
@@ -88,7 +88,7 @@ func (m *Member) NextTick() (next OptionalTime) {
 }
 
 // haltBound returns how long the workers may take to stop when the leader halts the round, so that none is left when
-// the others go on without this node. The answer may have taken stopTimeout to arrive.
+// the others go on without this node. The answer may have taken StopTimeout to arrive.
 func (m *Member) haltBound() time.Duration {
 	return max(0, m.report.Job.Rejoin-StopTimeout(m.ttl)-m.report.Job.Rejoin/20)
 }

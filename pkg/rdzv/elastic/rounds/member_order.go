@@ -18,7 +18,7 @@ type Ending struct {
 	Others   string // who still ran, one line; empty if the leader has not confirmed the departure
 }
 
-// Order is an instruction to the agent. One of its fields is set, besides killIn.
+// Order is an instruction to the agent. One of its fields is set, besides KillIn.
 type Order struct {
 	Look *HangLook  // look at all workers of the job
 	Hang *HangFound // the job hangs, as another agent has found

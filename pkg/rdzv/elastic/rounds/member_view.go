@@ -7,21 +7,21 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// What the driver of a member may ask it.
+// Answers to the driver of a member.
 
-// IsOver returns why the agent leaves the rendezvous for good; nil while it takes part. Its workers may still run.
-func (m *Member) IsOver() *Ending { return m.over }
+// Ending returns why the agent leaves the rendezvous for good; nil while it takes part. Its workers may still run.
+func (m *Member) Ending() *Ending { return m.over }
 
-// HasEnded is isOver once the agent has no workers to stop.
-func (m *Member) HasEnded() *Ending {
+// EndingOnceStopped is Ending once the agent has no workers to stop; nil before.
+func (m *Member) EndingOnceStopped() *Ending {
 	if m.state == busy || m.state == stopping {
 		return nil
 	}
 	return m.over
 }
 
-// Outcome returns how the job has ended; nil as long as the agent does not know an end.
-func (m *Member) Outcome() *Ending {
+// JobEnding returns how the job has ended; nil as long as the agent does not know an end.
+func (m *Member) JobEnding() *Ending {
 	if m.over == nil || m.over.Outcome == nil {
 		return nil
 	}
@@ -30,10 +30,10 @@ func (m *Member) Outcome() *Ending {
 
 // GiveUp makes err the reason why the agent leaves, unless it knows how the job has ended.
 func (m *Member) GiveUp(err error) {
-	m.over = cmp.Or(m.Outcome(), &Ending{Err: err})
+	m.over = cmp.Or(m.JobEnding(), &Ending{Err: err})
 }
 
-// IsIdle reports whether the agent has no part in a round that is not over for its workers.
+// IsIdle reports whether the agent has no workers and takes part in no round, unless it waits at the exit barrier.
 func (m *Member) IsIdle() bool {
 	return m.state == ready || m.state == outside || m.MayDepart()
 }

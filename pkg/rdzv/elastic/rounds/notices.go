@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
-// An agent that waits for long gets notices that say what it waits for: the first after firstNotice, the next ones
-// after pauses that double up to maxNoticePause. A spare of a running job lacks nothing, so its pauses grow to
+// An agent that waits for long gets notices that say what it waits for: the first after FirstNotice, the next ones
+// after pauses that double up to MaxNoticePause. A spare of a running job lacks nothing, so its pauses grow to
 // maxSparePause.
 const (
 	FirstNotice    = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 )
 
 // The store may be down for longer than the TTL of a session. An agent that has stopped its workers in time
-// (stopTimeout, deadAfter) does no harm, so it keeps trying for the join timeout before it gives up. That time begins
+// (StopTimeout, deadAfter) does no harm, so it keeps trying for the join timeout before it gives up. That time begins
 // when the agent notices the silence, not with the last answer: an agent that was paused has not tried yet.
 
 // checkStore handles a silent store, apart from stopping the workers. The agent waits, logs a notice once its session
@@ -67,7 +67,7 @@ func (m *Member) reconnectDeadline() OptionalTime {
 	return OptionalTime{m.silentSince.At + m.reconnectTimeout(), m.silentSince.Set}
 }
 
-// reconnectTimeout returns how long the agent tries to reach a silent store after stopTimeout.
+// reconnectTimeout returns how long the agent tries to reach a silent store after StopTimeout.
 func (m *Member) reconnectTimeout() time.Duration {
 	return max(m.report.Job.JoinTimeout, m.ttl-StopTimeout(m.ttl))
 }
@@ -87,7 +87,7 @@ func (m *Member) nextStoreCheck() OptionalTime {
 
 // StoreReplaced forgets the rounds of a store that another one has replaced. The new store counts epochs and rounds
 // from the start and has no answer for an earlier session of this agent. Every worker must have ended, and the caller
-// calls sessionRenewed next.
+// calls SessionRenewed next.
 func (m *Member) StoreReplaced(now time.Duration) {
 	m.report.HadRound = m.report.HadRound || m.nodes > 0
 	m.report.Before = m.usedBefore(now)

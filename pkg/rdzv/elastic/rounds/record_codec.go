@@ -95,7 +95,7 @@ func compress(plain []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// DecodeRecord decodes a record that encodeValue has encoded.
+// DecodeRecord decodes a record that EncodeValue has encoded.
 func DecodeRecord(b []byte, r *Record) error {
 	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
 		return json.Unmarshal(b, r)

@@ -16,7 +16,7 @@ type planted struct {
 	decide      func(l *Leader, now time.Duration)           // runs before the leader decides
 	batch       func(w *world, x *simWatch, b simBatch) bool // true loses the batch without a resync
 	member      func(m *Member, now time.Duration)           // runs before tick
-	answer      func(m *Member, a Answer)                    // runs before handleAnswer
+	answer      func(m *Member, a Answer)                    // runs before HandleAnswer
 	noBound     bool                                         // a stop ignores its bound
 	slowWatch   bool                                         // a watch may deliver long after a later keep-alive
 	breakEnds   bool                                         // a session ends with its connection

@@ -21,7 +21,7 @@ type StopMailbox struct {
 	probe probeState
 }
 
-// probeState is what probeAgent remembers between calls.
+// probeState is what ProbeAgent remembers between calls.
 type probeState struct {
 	sent time.Duration // when the last probe was sent
 	next OptionalTime  // when the next one is due
@@ -77,7 +77,7 @@ func (b *StopMailbox) Withdraw() {
 
 // ProbeAgent checks at intervals, while workers run or are being started, that the agent of m receives what it is sent.
 // An agent that hangs, for example on a folder of its logs, still keeps its session alive, and the other nodes would
-// wait for its workers forever. probeAgent returns when to call it again; unset if there is nothing to check.
+// wait for its workers forever. ProbeAgent returns when to call it again; unset if there is nothing to check.
 func (b *StopMailbox) ProbeAgent(now time.Duration, m *Member, log zerolog.Logger) (next OptionalTime) {
 	p := &b.probe
 	if m.state != busy || m.nodes < 2 {

@@ -12,7 +12,7 @@ import (
 // success does not keep the round from running again, as it does if another member fails: then the workers of a member
 // that is still there run again, and a member that has gone is missing.
 //
-// In a large job thousands of nodes finish at about the same time. So a record has successChunk members, and is written
+// In a large job thousands of nodes finish at about the same time. So a record has SuccessChunk members, and is written
 // once for all of them that have finished since the leader's last decision.
 
 // SuccessChunk is how many ranks a record has; 64 bytes of bits.
@@ -23,7 +23,7 @@ type Successes struct {
 	Round int `json:"round"`
 	// Session is that of rank 0: an earlier run may have had a round of the same number.
 	Session coord.SessionID `json:"session"`
-	Chunk   int             `json:"chunk"` // of the ranks from Chunk*successChunk
+	Chunk   int             `json:"chunk"` // of the ranks from Chunk*SuccessChunk
 	Bits    []byte          `json:"bits"`  // the lowest bit of the first byte is the first rank
 }
 

@@ -263,8 +263,8 @@ func (a *Agent) Answers(ctx context.Context) bool {
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	a.began = time.Now()
 	defer a.closing.Wait()
-	endFollowing := a.followPreemption()
-	defer endFollowing()
+	stopFollowing := a.followPreemption(ctx)
+	defer stopFollowing()
 	result, err := a.loop(ctx)
 	took := time.Since(a.began)
 	if err != nil {

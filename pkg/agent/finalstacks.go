@@ -14,20 +14,19 @@ const (
 	hungStackTimeout = 500 * time.Millisecond
 )
 
-// finalStacks shows once, shortly before SIGKILL, where the workers are that still run. It never delays SIGKILL. One
-// goroutine uses it.
+// finalStacks shows the stacks of the workers that still run, once, shortly before SIGKILL. It never delays SIGKILL.
+// Only one goroutine may use it.
 type finalStacks struct {
 	stacks Stacks // nil: show nothing
-	signal string // that the workers have received
+	signal string // what the workers have received
 	due    <-chan time.Time
-	killAt time.Time // the earliest that before was called with; zero for none
-	cancel context.CancelFunc
-	done   chan struct{} // closed when the stacks were shown; nil before show
+	killAt time.Time // the earliest that schedule was called with; zero for none
+	stop   func()    // nil before show
 }
 
-// before says when SIGKILL is due. The earliest time counts.
-func (s *finalStacks) before(kill time.Time) {
-	if s.stacks == nil || s.done != nil || !s.killAt.IsZero() && !kill.Before(s.killAt) {
+// schedule says when SIGKILL is due. The earliest time counts.
+func (s *finalStacks) schedule(kill time.Time) {
+	if s.stacks == nil || s.stop != nil || !s.killAt.IsZero() && !kill.Before(s.killAt) {
 		return
 	}
 	s.killAt, s.due = kill, nil
@@ -38,23 +37,23 @@ func (s *finalStacks) before(kill time.Time) {
 
 // show begins to read the stacks. Call it when due.
 func (s *finalStacks) show() {
-	ctx, cancel := context.WithDeadline(context.Background(), s.killAt)
-	s.due, s.cancel, s.done = nil, cancel, make(chan struct{})
-	go func() {
-		defer close(s.done)
+	s.due = nil
+	s.stop = inBackground(context.Background(), func(ctx context.Context) {
+		ctx, cancel := context.WithDeadline(ctx, s.killAt)
+		defer cancel()
 		s.stacks.Show(ctx, "workers that still run after "+s.signal+", before SIGKILL:", nil)
-	}()
+	})
 }
 
-// end gives up what is not shown yet.
+// end stops showing the stacks.
 func (s *finalStacks) end() {
-	if s.done != nil {
-		s.cancel()
-		<-s.done
+	if s.stop != nil {
+		s.stop()
 	}
 }
 
-// showHung shows where a worker is that does not end, and returns that in a few words; "" if it is not known.
+// showHung shows the stack of a worker that does not end, and returns in a few words where it is; "" if that is not
+// known.
 func (a *Agent) showHung(ctx context.Context, x *procs.Exit) string {
 	if a.opts.Stacks == nil {
 		return ""

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // heartbeatFile returns the path of a worker's heartbeat file; empty if it has none. Each round has files of its own,
@@ -62,8 +61,7 @@ func (a *Agent) countOutput(specs []procs.Spec) {
 	a.steps = history
 }
 
-// watchLiveness watches the workers while the group runs, if there is somebody to do so. The function it returns ends
-// that and waits for its goroutine.
+// watchLiveness looks for signs of life of the workers while the group runs, if Options.Liveness is set. stop ends that.
 func (a *Agent) watchLiveness(ctx context.Context) (stop func()) {
 	if a.watched == nil {
 		return func() {}
@@ -73,16 +71,7 @@ func (a *Agent) watchLiveness(ctx context.Context) (stop func()) {
 	for i := range workers {
 		workers[i].PID = pids[workers[i].LocalRank]
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		a.opts.Liveness.Run(ctx, workers, func(q *rdzv.Quiet) { a.opts.Rendezvous.Quiet(q) })
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	return inBackground(ctx, func(ctx context.Context) { a.opts.Liveness.Run(ctx, workers, a.opts.Rendezvous.Quiet) })
 }
 
 // outputCounter counts the bytes of a worker's streams.

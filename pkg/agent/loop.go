@@ -56,7 +56,7 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	if a.halt != nil { // the round was over before workers were started
 		return nil, nil
 	}
-	stopSampling := a.sampleUsage()
+	stopSampling := a.sampleUsage(ctx)
 	defer stopSampling()
 	stopWatching := a.watchLiveness(ctx)
 	defer stopWatching()

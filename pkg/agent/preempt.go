@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -71,12 +70,10 @@ func (a *Agent) timeLeft(left time.Duration) time.Duration {
 	return own
 }
 
-// followPreemption begins to pass this node's preemption on to the rendezvous, and to limit how long the agent waits
-// for the end of a preempted job. The function that it returns ends that and waits for its goroutine.
-func (a *Agent) followPreemption() (end func()) {
-	quit := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
+// followPreemption passes this node's preemption on to the rendezvous, and limits how long the agent waits for the end
+// of a preempted job, until stop is called. It outlives ctx.
+func (a *Agent) followPreemption(ctx context.Context) (stop func()) {
+	return inBackground(context.WithoutCancel(ctx), func(ctx context.Context) {
 		var limit <-chan time.Time
 		for {
 			select {
@@ -96,17 +93,12 @@ func (a *Agent) followPreemption() (end func()) {
 				}
 			case <-limit:
 				close(a.giveUp)
-				<-quit
 				return
-			case <-quit:
+			case <-ctx.Done():
 				return
 			}
 		}
 	})
-	return func() {
-		close(quit)
-		running.Wait()
-	}
 }
 
 // learn records, for followPreemption, that the job is preempted.
@@ -121,20 +113,17 @@ func (a *Agent) learn(p rdzv.Preemption) {
 // a preempted job, for example because it has not reached the rendezvous.
 func (a *Agent) untilPreempted(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	quit := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
+	stop := inBackground(ctx, func(ctx context.Context) {
 		select {
 		case <-a.giveUp:
 			cancel(&rdzv.EndedError{Outcome: rdzv.Outcome{
 				Ending: rdzv.EndPreempted, Text: "the other nodes have not confirmed it in time",
 			}})
-		case <-quit:
+		case <-ctx.Done():
 		}
 	})
 	return ctx, func() {
-		close(quit)
-		running.Wait()
+		stop()
 		cancel(nil)
 	}
 }

@@ -14,24 +14,20 @@ const (
 
 // progress shows at growing intervals where the workers are that have not finished. The zero value has not begun.
 type progress struct {
-	cancel context.CancelFunc // nil: not begun
-	done   chan struct{}
+	stop func() // nil: not begun
 }
 
 // begin begins to show where the workers of this node are, or with elsewhere those of all nodes. It does nothing if it
 // was called before or nothing can be shown.
 func (p *progress) begin(ctx context.Context, o *Options, elsewhere bool) {
-	if o.Stacks == nil || p.cancel != nil {
+	if o.Stacks == nil || p.stop != nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	p.cancel, p.done = cancel, make(chan struct{})
 	wait := o.ProgressAfter
 	if wait <= 0 {
 		wait = DefaultProgressAfter
 	}
-	go func() {
-		defer close(p.done)
+	p.stop = inBackground(ctx, func(ctx context.Context) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		for {
@@ -44,13 +40,11 @@ func (p *progress) begin(ctx context.Context, o *Options, elsewhere bool) {
 			wait = min(2*wait, maxProgressWait)
 			timer.Reset(wait)
 		}
-	}()
+	})
 }
 
-// end ends it and waits for its goroutine.
 func (p *progress) end() {
-	if p.cancel != nil {
-		p.cancel()
-		<-p.done
+	if p.stop != nil {
+		p.stop()
 	}
 }

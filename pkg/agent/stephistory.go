@@ -134,17 +134,14 @@ func (h *stepHistory) add(first, last rdzv.StepMark) {
 	}
 }
 
-// watchSteps watches the steps of the workers while the group runs. first receives the first step. The function that it
-// returns ends the watch and waits for it.
+// watchSteps reports the steps of the workers while the group runs. first receives the first step. stop ends the watch.
 func (a *Agent) watchSteps(ctx context.Context) (first <-chan rdzv.StepMark, stop func()) {
 	h := a.steps
 	if h == nil {
 		return nil, func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	shown, done := make(chan rdzv.StepMark, 1), make(chan struct{})
-	go func() {
-		defer close(done)
+	shown := make(chan rdzv.StepMark, 1)
+	return shown, inBackground(ctx, func(ctx context.Context) {
 		if !a.awaitStep(ctx, h) {
 			return
 		}
@@ -152,11 +149,7 @@ func (a *Agent) watchSteps(ctx context.Context) (first <-chan rdzv.StepMark, sto
 		shown <- s.Marks[0]
 		a.opts.Rendezvous.Stepped(s)
 		h.follow(ctx, a.opts.Rendezvous.Stepped)
-	}()
-	return shown, func() {
-		cancel()
-		<-done
-	}
+	})
 }
 
 // follow looks at the steps from time to time until ctx ends.

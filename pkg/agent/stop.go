@@ -96,7 +96,7 @@ func watchForKill(
 		defer close(w.done)
 		final := finalStacks{stacks: o.Stacks, signal: procs.SignalName(policy.Signal)}
 		defer final.end()
-		final.before(began.Add(policy.Grace))
+		final.schedule(began.Add(policy.Grace))
 		w.run(ctx.Done(), o, round, &final) //nolint:contextcheck // the stacks are shown although ctx has ended
 	}()
 	return w
@@ -109,7 +109,7 @@ func (w *killWatch) run(ctxDone <-chan struct{}, o Options, round int, final *fi
 		if killBy.IsZero() || t.Before(killBy) {
 			killBy, due = t, time.After(time.Until(t))
 		}
-		final.before(t)
+		final.schedule(t)
 	}
 	for {
 		select {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -132,29 +133,22 @@ func StartSpecs(s WorkerSpec, in StartInput) ([]procs.Spec, error) {
 	return specs, nil
 }
 
-// sampleUsage emits samples while the group runs, if there is a sampler. The function it returns ends the sampling and
-// waits for its goroutine.
-func (a *Agent) sampleUsage() (stop func()) {
+// sampleUsage emits samples while the group runs, if there is a sampler. stop ends the sampling.
+func (a *Agent) sampleUsage(ctx context.Context) (stop func()) {
 	if a.opts.Usage == nil {
 		return func() {}
 	}
-	quit, done := make(chan struct{}), make(chan struct{})
 	pids, workers := a.processes.PIDs(), a.workers
-	go func() {
-		defer close(done)
+	return inBackground(ctx, func(ctx context.Context) {
 		tick := time.NewTicker(usageInterval)
 		defer tick.Stop()
 		for {
 			select {
-			case <-quit:
+			case <-ctx.Done():
 				return
 			case now := <-tick.C:
 				a.emitUsage(now, workers, pids, a.opts.Usage.Sample(pids))
 			}
 		}
-	}()
-	return func() {
-		close(quit)
-		<-done
-	}
+	})
 }

@@ -174,9 +174,7 @@ type roundState struct {
 	done       bool        // all workers have exited with 0
 	said       said        // what the workers have said until they ended
 	alone      bool        // this node ends with success without knowing how the others end
-	hung       *procs.Exit // the invented exit of a worker that does not end; nil for none
-	hungAt     string      // where that worker was, in a few words; empty if that is not known
-	asleep     bool        // that worker was in an uninterruptible sleep, and has not written an error file
+	hung       *hungWorker // nil for none
 	failedAt   time.Time   // when the first worker failed; zero for none
 	failures   map[int]failure.Failure
 }

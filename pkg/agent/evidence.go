@@ -88,7 +88,7 @@ func (a *Agent) collectFailures(p Processes, taken []procs.Exit, q query) map[in
 	for len(p.Exits()) > 0 {
 		x := <-p.Exits()
 		a.emitExit(x)
-		if a.hung == nil || a.hung.LocalRank != x.LocalRank { // that one has only ended because it was stopped
+		if !a.hung.is(x.LocalRank) { // the hung worker ended only because it was stopped
 			exits = append(exits, x)
 		}
 	}

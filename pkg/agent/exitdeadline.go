@@ -101,7 +101,7 @@ func (d *exitDeadline) reset() {
 }
 
 // expire returns an invented exit, with code 1, for the worker whose deadline has passed. Call it after expired.
-func (d *exitDeadline) expire(pids map[int]int) *procs.Exit {
+func (d *exitDeadline) expire(pids map[int]int) procs.Exit {
 	first := d.pending[0]
-	return &procs.Exit{LocalRank: first.rank, PID: pids[first.rank], Code: 1, At: first.at}
+	return procs.Exit{LocalRank: first.rank, PID: pids[first.rank], Code: 1, At: first.at}
 }

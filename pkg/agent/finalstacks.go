@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"time"
-
-	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
 const (
@@ -54,11 +52,11 @@ func (s *finalStacks) end() {
 
 // showHung shows the stack of a worker that does not end, and returns in a few words where it is; "" if that is not
 // known.
-func (a *Agent) showHung(ctx context.Context, x *procs.Exit) string {
+func (a *Agent) showHung(ctx context.Context, localRank int) string {
 	if a.opts.Stacks == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, hungStackTimeout)
 	defer cancel()
-	return a.opts.Stacks.Show(ctx, "a worker has written its error file and does not end:", []int{x.LocalRank})
+	return a.opts.Stacks.Show(ctx, "a worker has written its error file and does not end:", []int{localRank})
 }

@@ -61,7 +61,7 @@ func (a *Agent) countOutput(specs []procs.Spec) {
 	a.steps = history
 }
 
-// watchLiveness looks for signs of life of the workers while the group runs, if Options.Liveness is set. stop ends that.
+// watchLiveness looks for signs of life of the workers while the group runs, if Options.Liveness is set.
 func (a *Agent) watchLiveness(ctx context.Context) (stop func()) {
 	if a.watched == nil {
 		return func() {}

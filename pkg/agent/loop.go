@@ -91,15 +91,15 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 				deadline.reset()
 				continue
 			}
-			a.hung = deadline.expire(a.processes.PIDs())
-			a.hungAt = a.showHung(ctx, a.hung)
-			return a.hung, a.setState(Failed)
+			x := deadline.expire(a.processes.PIDs())
+			a.hung = &hungWorker{localRank: x.LocalRank, after: deadline.timeout, where: a.showHung(ctx, x.LocalRank)}
+			return &x, a.setState(Failed)
 		case step := <-firstStep:
 			a.emit(events.Event{Kind: events.KindFirstStep, Time: step.At, TrainingStep: &step.Step})
 		case <-a.asked:
 		case <-sleeps.tick():
 			if x := sleeps.look(a.processes.PIDs()); x != nil && len(a.processes.Exits()) == 0 {
-				a.hung, a.asleep = x, true
+				a.hung = &hungWorker{localRank: x.LocalRank, asleep: true, after: sleeps.timeout}
 				return x, a.setState(Failed)
 			}
 		case <-a.timersExpired():
@@ -383,18 +383,17 @@ func finished(err error) (*rdzv.EndedError, bool) {
 func (a *Agent) logFailure(x procs.Exit, rank int) {
 	e := a.log.Warn().Str("role", a.opts.Spec.Role).Int("rank", rank).Int("local_rank", x.LocalRank).
 		Int("pid", x.PID)
-	if a.asleep {
-		e.Str("after", seconds.Format(a.opts.UninterruptibleTimeout)).
+	switch h := a.hung; {
+	case h == nil:
+		e.Stringer("exit", x).Msg("a worker has failed: stopping the worker group")
+	case h.asleep:
+		e.Str("after", seconds.Format(h.after)).
 			Msg("a worker is in an uninterruptible sleep in the kernel: stopping the worker group, without a restart")
-		return
-	}
-	if a.hung != nil {
-		if a.hungAt != "" {
-			e.Str("where", a.hungAt)
+	default:
+		if h.where != "" {
+			e.Str("where", h.where)
 		}
-		e.Str("after", seconds.Format(a.opts.ErrorExitTimeout)).
+		e.Str("after", seconds.Format(h.after)).
 			Msg("a worker has written its error file and does not end: stopping the worker group")
-		return
 	}
-	e.Stringer("exit", x).Msg("a worker has failed: stopping the worker group")
 }

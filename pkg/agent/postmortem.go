@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,36 +19,27 @@ import (
 // postmortem finds out why workers have failed. Its reading goroutine may outlive the wait for it, so a postmortem
 // shares nothing with the agent that is still written to.
 type postmortem struct {
-	processes   Processes
-	stopBegan   time.Time
-	peersLost   time.Time // when the first worker lost a peer; zero if none has, as far as is known
-	evidence    attemptEvidence
-	kernel      Kernel
-	host        string
-	round       int
-	workers     []Worker // by local rank
-	files       []workerlog.LogFiles
-	output      workerlog.OutputRules
-	hung        *procs.Exit
-	hungAt      string
-	exitTimeout time.Duration
-	asleep      time.Duration        // above 0 if hung is in an uninterruptible sleep
-	expired     map[int]expiredTimer // by local rank
-	current     atomic.Value         // string: what is being read
+	processes Processes
+	stopBegan time.Time
+	peersLost time.Time // when the first worker lost a peer; zero if none has, as far as is known
+	evidence  attemptEvidence
+	kernel    Kernel
+	host      string
+	round     int
+	workers   []Worker // by local rank
+	files     []workerlog.LogFiles
+	output    workerlog.OutputRules
+	hung      *hungWorker          // nil for none
+	expired   map[int]expiredTimer // by local rank
+	current   atomic.Value         // string: what is being read
 }
 
 func (a *Agent) newPostmortem(p Processes, stopBegan time.Time) *postmortem {
-	pm := &postmortem{
+	return &postmortem{
 		processes: p, stopBegan: stopBegan, evidence: a.evidence, kernel: a.opts.Kernel, host: a.hostname,
-		round:   a.round.Number,
-		workers: a.workers, files: a.files, output: a.opts.Spec.Output,
-		hung: a.hung, hungAt: a.hungAt, exitTimeout: a.opts.ErrorExitTimeout,
-		expired: a.expiredTimers(),
+		round: a.round.Number, workers: a.workers, files: a.files, output: a.opts.Spec.Output,
+		hung: a.hung, expired: maps.Clone(a.expired),
 	}
-	if a.asleep {
-		pm.asleep = a.opts.UninterruptibleTimeout
-	}
-	return pm
 }
 
 func (pm *postmortem) setReading(what string) { pm.current.Store(what) }
@@ -133,14 +125,10 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 	if e.errorFile != nil || e.errorFileProblem != "" {
 		f.ErrorFile = errorFile
 	}
-	blamed := pm.hung != nil && pm.hung.LocalRank == x.LocalRank
-	hung, asleep := blamed && pm.asleep == 0, blamed && pm.asleep > 0
 	f.Findings = evidence.Judge(pm.caseOf(x, e))
+	hung := pm.hung.is(x.LocalRank)
 	if hung {
-		f.Findings = withHang(f.Findings, x.At, pm.exitTimeout, pm.hungAt)
-	}
-	if f.NoRestart = asleep; asleep {
-		f.Findings = withSleep(f.Findings, x.At, pm.asleep)
+		f.Findings, f.NoRestart = pm.hung.explain(f.Findings, x.At), pm.hung.asleep
 	}
 	f.Findings = pm.expired[x.LocalRank].withTimer(f.Findings, x)
 	if f.Time = evidence.Earliest(f.Findings); f.Time.IsZero() {
@@ -152,35 +140,12 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 	}
 	f.Waited = f.Kind == failure.PeerLost && slices.ContainsFunc(f.Findings, evidence.IsWaiting)
 	f.Summary = summary(x, f.Findings)
-	if hung && e.errorFile != nil {
+	if hung && !pm.hung.asleep && e.errorFile != nil {
 		f.Summary = fmt.Sprintf("%s (and had not ended %s after it wrote its error file%s)", f.Summary,
-			seconds.Format(pm.exitTimeout), wasAt(pm.hungAt))
+			seconds.Format(pm.hung.after), pm.hung.wasAt())
 	}
 	f.Text = failureText(x, f.Summary, e)
 	return f
-}
-
-// withHang adds to the findings that the worker did not end after it had written its error file. The agent invented the
-// worker's exit, so the exit code is no evidence.
-func withHang(findings []failure.Finding, at time.Time, timeout time.Duration, where string) []failure.Finding {
-	findings = slices.DeleteFunc(findings, func(x failure.Finding) bool { return x.Kind == failure.Exited })
-	hang := failure.Finding{
-		Kind: failure.Stuck, Time: at,
-		Text: "had written its error file, and did not end within " + seconds.Format(timeout) + wasAt(where),
-	}
-	i := len(findings)
-	if i > 0 && findings[0].Kind != failure.ErrorFile && findings[0].Kind.Grade() > hang.Kind.Grade() {
-		i = 0 // half an error file, and only weaker evidence
-	}
-	return slices.Insert(findings, i, hang)
-}
-
-// wasAt continues a sentence with where a worker was, if that is known.
-func wasAt(where string) string {
-	if where == "" {
-		return ""
-	}
-	return ": it was " + where
 }
 
 // caseOf assembles the evidence about a worker.

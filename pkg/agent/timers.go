@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"syscall"
 	"time"
@@ -114,6 +113,3 @@ func (x expiredTimer) withTimer(findings []failure.Finding, exit procs.Exit) []f
 	}
 	return slices.Insert(findings, i, expiry)
 }
-
-// expiredTimers returns the expired timers of the group, by local rank.
-func (a *Agent) expiredTimers() map[int]expiredTimer { return maps.Clone(a.expired) }

@@ -1,11 +1,8 @@
 package agent
 
 import (
-	"slices"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/seconds"
-	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -70,14 +67,4 @@ func (w *sleepWatch) look(pids map[int]int) *procs.Exit {
 		}
 	}
 	return nil
-}
-
-// withSleep adds to the findings that the worker was in an uninterruptible sleep. The agent invented the worker's exit,
-// so the exit code is no evidence.
-func withSleep(findings []failure.Finding, at time.Time, timeout time.Duration) []failure.Finding {
-	findings = slices.DeleteFunc(findings, func(x failure.Finding) bool { return x.Kind == failure.Exited })
-	return slices.Insert(findings, 0, failure.Finding{
-		Kind: failure.Uninterruptible, Time: at,
-		Text: "was in an uninterruptible sleep in the kernel (state D) for " + seconds.Format(timeout),
-	})
 }

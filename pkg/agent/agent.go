@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -144,16 +143,11 @@ type Agent struct {
 	devices      *deviceWait    // what the next start waits for; nil before the first start
 	deviceless   bool           // the devices cannot be asked
 	unwatchable  bool           // error files cannot be watched
-	saidFell     bool           // the user has learned that steps go down
+	warnedFell   bool           // it was logged that steps go down
 	foreignTimer bool           // a timer of a process that is no worker was logged
 	closing      sync.WaitGroup // counts watches that are being closed
-	// preempted is the preemption that has ended the last round; nil for none.
-	preempted    *rdzv.Preemption
-	requested    atomic.Pointer[preemptRequest] // of this node; nil for none
-	hasRequested chan struct{}                  // closed when requested is set
-	learned      chan rdzv.Preemption           // holds the first that this node has learned of
-	giveUp       chan struct{}                  // closed when the agent waits no longer for the end of a preempted job
-	asked        chan struct{}                  // unbuffered: Answers sends, and a goroutine that watches workers receives
+	pings        chan struct{}  // unbuffered: Answers sends, and the goroutine in Run receives while it watches workers
+	preemptState
 
 	// The agent's rank and the number of agents, since the ranks of a round were first assigned; -1 before.
 	groupRank, groupWorldSize int
@@ -171,11 +165,11 @@ type roundState struct {
 	halt       *rdzv.Stop // why its workers must stop; nil while they may run
 	running    int        // workers that have not exited
 	succeeded  []procs.Exit
-	done       bool        // all workers have exited with 0
-	said       said        // what the workers have said until they ended
-	alone      bool        // this node ends with success without knowing how the others end
-	hung       *hungWorker // nil for none
-	failedAt   time.Time   // when the first worker failed; zero for none
+	done       bool          // all workers have exited with 0
+	summary    workerSummary // once the workers have ended
+	alone      bool          // this node ends with success without knowing how the others end
+	hung       *hungWorker   // nil for none
+	failedAt   time.Time     // when the first worker failed; zero for none
 	failures   map[int]failure.Failure
 }
 
@@ -206,9 +200,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, hostname: host, log: opts.Logger, state: Init, groupRank: -1, groupWorldSize: -1,
-		asked: make(chan struct{}), giveUp: make(chan struct{}), hasRequested: make(chan struct{}),
-		learned: make(chan rdzv.Preemption, 1),
-		workers: unassignedWorkers(opts.Spec.LocalWorldSize),
+		pings: make(chan struct{}), preemptState: newPreemptState(), workers: unassignedWorkers(opts.Spec.LocalWorldSize),
 	}
 	a.showGroup()
 	return a, nil
@@ -237,7 +229,7 @@ func (a *Agent) LastLines() map[int]string {
 // any time.
 func (a *Agent) Answers(ctx context.Context) bool {
 	select {
-	case a.asked <- struct{}{}:
+	case a.pings <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false

@@ -18,15 +18,15 @@ import (
 
 // The words that a worker may write into its control file, one a line.
 const (
-	controlFinished    = "finished"     // it has done all its work: a preemption does not make the run one to be continued
-	controlStop        = "stop"         // if it fails, a restart would not help
+	controlFinished    = "finished"     // all its work is done: after a preemption, it needs no further run
+	controlStop        = "stop"         // if it fails, a restart does not help
 	controlExcludeNode = "exclude-node" // if it fails, its node is at fault
 )
 
-// maxControl is how much of a control file is read, in bytes, and maxStep of a heartbeat file.
+// How much is read of a control file and of a heartbeat file, in bytes.
 const (
-	maxControl = 4 << 10
-	maxStep    = 32
+	maxControl   = 4 << 10
+	maxHeartbeat = 32
 )
 
 // control is what a worker has written into its control file.
@@ -37,7 +37,7 @@ func controlFile(dir string, round, localRank int) string {
 	return filepath.Join(dir, fmt.Sprintf("%d.%d.control", round, localRank))
 }
 
-// readControl reads a control file. There need not be one. An error says what was ignored.
+// readControl reads a control file, which may be missing. An error says what was ignored.
 func readControl(path string) (c control, err error) {
 	data, err := readSmall(path, maxControl+1)
 	if err != nil {
@@ -64,7 +64,7 @@ func readControl(path string) (c control, err error) {
 	return c, err
 }
 
-// readSmall reads the beginning of a file; there need not be one. It neither waits for a FIFO nor follows a link.
+// readSmall reads the beginning of a file; a missing file is empty. It neither waits for a FIFO nor follows a link.
 func readSmall(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	switch {
@@ -80,32 +80,32 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-// said is what the workers of this node have said in a round until they ended.
-type said struct {
-	// finished says that all of them have done all their work: they had exited with 0 before the round was ended, or have
-	// said so. stop and excludeNode are words of any of them.
-	finished, stop, excludeNode bool
-	steps                       rdzv.Steps
+// workerSummary is what this node's workers have reported in a round, through control files, exits and steps.
+type workerSummary struct {
+	finished    bool // every worker wrote "finished", or had exited with 0 before the round was halted
+	stop        bool // any worker wrote "stop"
+	excludeNode bool // any worker wrote "exclude-node"
+	steps       rdzv.Steps
 }
 
-// listen returns what the workers of the current round have said. All of them must have ended. It logs what it ignores.
-func (a *Agent) listen() said {
-	exited := a.exitedUnasked()
-	s := said{finished: a.shown != nil}
+// summarizeWorkers returns the summary of the current round. All of its workers must have ended.
+func (a *Agent) summarizeWorkers() workerSummary {
+	exited := a.exitedBeforeRequest()
+	s := workerSummary{finished: a.shown != nil}
 	if a.steps != nil {
-		s.steps = a.steps.look(time.Now())
+		s.steps = a.steps.update(time.Now())
 		a.warnFell(s.steps)
 	}
 	for rank := range a.workers {
-		c := a.controlOf(rank)
+		c := a.readControlOf(rank)
 		s.finished = s.finished && (a.done || exited[rank] || c.finished)
 		s.stop, s.excludeNode = s.stop || c.stop, s.excludeNode || c.excludeNode
 	}
 	return s
 }
 
-// controlOf reads what a worker of the current round has written.
-func (a *Agent) controlOf(localRank int) control {
+// readControlOf reads the control file of a worker of the current round. It logs what it ignores.
+func (a *Agent) readControlOf(localRank int) control {
 	if a.opts.WorkerDir == "" {
 		return control{}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // heartbeatFile returns the path of a worker's heartbeat file; empty if it has none. Each round has files of its own,
-// so that none is older than its worker. A file that the user chose stays if the node has one worker; several workers
-// cannot share one.
+// so that no file is older than its worker. A node with one worker uses the file that the user chose; several workers
+// cannot share a file.
 func heartbeatFile(s WorkerSpec, in StartInput, localRank int) string {
 	if path, _ := lookup(in.Env, HeartbeatEnv); path != "" && s.LocalWorldSize == 1 {
 		return path
@@ -24,7 +24,8 @@ func heartbeatFile(s WorkerSpec, in StartInput, localRank int) string {
 	return filepath.Join(in.WorkerDir, strconv.Itoa(in.Round.Number)+"."+strconv.Itoa(localRank))
 }
 
-// countOutput makes the output of the workers of specs count. Call it before they are started.
+// countOutput attaches scanners to the output of the workers of specs: one counts bytes, one finds steps. Call it
+// before the workers are started.
 func (a *Agent) countOutput(specs []procs.Spec) {
 	a.watched, a.steps = nil, nil
 	if a.opts.Liveness == nil {
@@ -34,7 +35,7 @@ func (a *Agent) countOutput(specs []procs.Spec) {
 	for i := range specs {
 		s := &specs[i]
 		w := WatchedWorker{LocalRank: s.LocalRank}
-		if a.opts.WorkerDir != "" || len(specs) == 1 { // else it is a file that the user chose for all
+		if a.opts.WorkerDir != "" || len(specs) == 1 { // else the variable names a file that the user chose for all
 			w.Heartbeat, _ = lookup(s.Env, HeartbeatEnv)
 		}
 		counter := new(outputCounter)

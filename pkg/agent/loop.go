@@ -29,7 +29,7 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 			break
 		}
 		a.emit(events.Event{Kind: events.KindState, State: a.state.String()})
-		if a.state == Succeeded && !a.haltAsRequested(ctx) {
+		if a.state == Succeeded && !a.haltIfRequested(ctx) {
 			if err = a.succeed(ctx); err == nil && a.halt == nil {
 				a.history.end(report.EndSuccess, "", nil)
 				return RunResult{State: Succeeded, Restarts: a.restarts, OthersUnknown: a.alone}, nil
@@ -96,7 +96,7 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 			return &x, a.setState(Failed)
 		case step := <-firstStep:
 			a.emit(events.Event{Kind: events.KindFirstStep, Time: step.At, TrainingStep: &step.Step})
-		case <-a.asked:
+		case <-a.pings:
 		case <-sleeps.tick():
 			if x := sleeps.look(a.processes.PIDs()); x != nil && len(a.processes.Exits()) == 0 {
 				a.hung = &hungWorker{localRank: x.LocalRank, asleep: true, after: sleeps.timeout}
@@ -159,7 +159,7 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 		Role: spec.Role, LocalWorldSize: spec.LocalWorldSize,
 		MasterAddr: spec.MasterAddr, MasterPort: spec.MasterPort,
 		Failure: likeliest(a.failures), Preempted: a.preempted != nil,
-		Finished: a.said.finished, Stop: a.said.stop, ExcludeNode: a.said.excludeNode, Steps: a.said.steps,
+		Finished: a.summary.finished, Stop: a.summary.stop, ExcludeNode: a.summary.excludeNode, Steps: a.summary.steps,
 	})
 	if err == nil {
 		a.enter(round)
@@ -237,7 +237,7 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	if p == nil { // all workers have succeeded, and what they left behind is gone
 		a.collectSucceeded()
 		a.notePreemption(a.halt)
-		a.said = a.listen()
+		a.summary = a.summarizeWorkers()
 		return nil
 	}
 	if ctx.Err() != nil { // the other nodes must hear that this node leaves, and nothing about a failure
@@ -262,11 +262,11 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	q.stopBegan, q.kernel = time.Now(), true
 	err := a.stop(ctx, a.stopPolicy(ctx))
 	if a.preempted != nil { // as the stop has learned: the failure follows from it, or the rendezvous knows of it
-		a.said = a.listen()
+		a.summary = a.summarizeWorkers()
 		a.emitRemainingExits(p)
 		return err
 	}
-	a.failures, a.said = a.collectFailures(p, ended, q), a.listen()
+	a.failures, a.summary = a.collectFailures(p, ended, q), a.summarizeWorkers()
 	if err != nil || failed == nil {
 		return err
 	}

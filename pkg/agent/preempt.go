@@ -2,11 +2,7 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,32 +12,47 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// A preemption reaches every agent as a Stop. Its workers learn of it from a file and by the signal. They get time to
-// save and to exit by themselves; then they are stopped as ever. How they exit is no failure.
+// A preemption reaches every agent as a Stop. The agent notifies its workers by a file and by the signal, and gives
+// them time to save and exit. Then it stops the rest as usual. No exit of a preempted worker is a failure.
 
 const (
-	// handlerInterval is how often the agent looks whether workers that did not handle the signal, because they were
-	// starting, do now. Nothing notifies of that.
+	// handlerInterval is the time between two attempts to signal workers that had no handler yet, because they were
+	// starting. The kernel does not notify anybody of a new handler.
 	handlerInterval = 50 * time.Millisecond
-	// giveUpAfter is how long after the workers of all nodes are gone the agent waits for the end of the job, if it is not
-	// taken away before.
+	// giveUpAfter is how long the agent waits for the end of the job once the workers of all nodes are gone, if its node
+	// exists that long.
 	giveUpAfter = 5 * time.Second
-	// unhandledAfter is how long workers may take to handle the signal before the user learns that they do not.
+	// unhandledAfter is how long the agent waits for handlers before it logs that some workers have none.
 	unhandledAfter = 5 * time.Second
 )
 
-// preemptRequest is the preemption that this node has asked for.
+// preemptState is what this node knows about the preemption of the job.
+type preemptState struct {
+	preempted    *rdzv.Preemption               // the one that ended the last round; nil for none. It belongs to Run.
+	requested    atomic.Pointer[preemptRequest] // by this node; nil for none
+	hasRequested chan struct{}                  // closed when requested is set
+	learned      chan rdzv.Preemption           // holds the first preemption that this node learned of
+	giveUp       chan struct{}                  // closed when the agent stops waiting for the end of a preempted job
+}
+
+func newPreemptState() preemptState {
+	return preemptState{
+		hasRequested: make(chan struct{}), learned: make(chan rdzv.Preemption, 1), giveUp: make(chan struct{}),
+	}
+}
+
+// preemptRequest is the preemption that this node has requested.
 type preemptRequest struct {
 	rdzv.Preemption
 	at time.Time
 }
 
-// savePlan is how long workers may save, when the last of them must be dead, and when the agent waits no longer for the
-// other nodes, from now.
+// savePlan says, in times from now, how long workers may save, when the last of them must be dead, and when the agent
+// stops waiting for the other nodes.
 type savePlan struct{ save, kill, giveUp time.Duration }
 
-// SaveTime returns how long workers may save if they get grace for it, and shutdown to stop afterwards, on a node that
-// is taken away after left; 0 if that is not known. The stop and the launcher's own end need some of that time.
+// SaveTime returns how long workers may save. They get at most grace. A node that is taken away after left needs some
+// of that time to stop them, up to shutdown, and to end itself. A left of 0 means that the time is not known.
 func SaveTime(grace, shutdown, left time.Duration) time.Duration {
 	return planSave(grace, shutdown, left).save
 }
@@ -131,7 +142,7 @@ func (a *Agent) untilPreempted(ctx context.Context) (context.Context, func()) {
 // isPreempted reports whether the job is preempted, as far as this node knows.
 func (a *Agent) isPreempted() bool { return a.preempted != nil || a.requested.Load() != nil }
 
-// notePreemption records what a Stop says of a preemption.
+// notePreemption records the preemption that a Stop announces, if it announces one.
 func (a *Agent) notePreemption(stop *rdzv.Stop) {
 	if stop != nil && stop.Preemption != nil && a.preempted == nil {
 		a.preempted = stop.Preemption
@@ -139,11 +150,12 @@ func (a *Agent) notePreemption(stop *rdzv.Stop) {
 	}
 }
 
-// haltAsRequested ends the round, of which all workers have exited with 0, if this node had asked for a preemption
-// before: then they have saved, and have finished only if they say so. It reports whether it has.
-func (a *Agent) haltAsRequested(ctx context.Context) bool {
+// haltIfRequested halts a round whose workers have all exited with 0, if some of them exited after this node had
+// requested a preemption: these have saved, and have finished only if their control files say so. It reports whether it
+// halted the round.
+func (a *Agent) haltIfRequested(ctx context.Context) bool {
 	a.awaitRequest(ctx)
-	if len(a.exitedUnasked()) == len(a.workers) {
+	if len(a.exitedBeforeRequest()) == len(a.workers) {
 		return false
 	}
 	a.done = false
@@ -156,8 +168,8 @@ func (a *Agent) haltAsRequested(ctx context.Context) bool {
 	return true
 }
 
-// awaitRequest waits for a moment for the launcher's own copy of a signal that all processes of the node got: the
-// workers may have ended because of theirs.
+// awaitRequest waits for a moment for the launcher's own copy of a signal that all processes of the node got. The
+// workers may have exited because of their copies.
 func (a *Agent) awaitRequest(ctx context.Context) {
 	if a.opts.Preempt == nil || a.requested.Load() != nil {
 		return
@@ -171,18 +183,19 @@ func (a *Agent) awaitRequest(ctx context.Context) {
 	}
 }
 
-// exitedUnasked returns the local ranks that have exited with 0 before this node has asked for a preemption.
-func (a *Agent) exitedUnasked() map[int]bool {
-	exited, asked := map[int]bool{}, a.requested.Load()
+// exitedBeforeRequest returns the local ranks that exited with 0 before this node requested a preemption.
+func (a *Agent) exitedBeforeRequest() map[int]bool {
+	exited, request := map[int]bool{}, a.requested.Load()
 	for _, x := range a.succeeded {
-		if asked == nil || x.At.Before(asked.at.Add(-rdzv.SignalSpread)) {
+		if request == nil || x.At.Before(request.at.Add(-rdzv.SignalSpread)) {
 			exited[x.LocalRank] = true
 		}
 	}
 	return exited
 }
 
-// awaitSaved lets the workers save, until all of them have exited or there is no time left. It sets a.halt.
+// awaitSaved notifies the workers of a preemption and waits until all of them have exited or their time is over. It
+// sets a.halt.
 func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 	a.emit(events.Event{Kind: events.KindPreempted, Why: stop.Why})
 	a.notePreemption(&stop)
@@ -193,12 +206,12 @@ func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 	plan.save = min(plan.save, max(0, time.Until(stop.KillBy)))
 	a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).
 		Msgf("preempted: the workers have %s to save and exit", seconds.Format(plan.save))
-	had := a.announcePreemption(a.processes, stop, time.Now().Add(plan.save))
-	over, again := time.NewTimer(plan.save), time.NewTicker(handlerInterval)
+	signaled := a.announcePreemption(a.processes, stop, time.Now().Add(plan.save))
+	over, retry := time.NewTimer(plan.save), time.NewTicker(handlerInterval)
 	defer over.Stop()
-	defer again.Stop()
+	defer retry.Stop()
 	unhandled := time.After(unhandledAfter)
-	// Workers that were not started, because the round was over before, do not exit.
+	// Workers that were not started, because the round was over by then, do not exit.
 	running := len(a.processes.PIDs()) - (len(a.workers) - a.running)
 	for running > 0 {
 		select {
@@ -208,19 +221,19 @@ func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 			}
 			a.exitWhileSaving(x)
 			continue
-		case <-again.C:
-			if a.processes.SignalHandlers(stop.Preemption.Signal, had) {
-				again.Stop()
+		case <-retry.C:
+			if a.processes.SignalHandlers(stop.Preemption.Signal, signaled) {
+				retry.Stop()
 				unhandled = nil
 			}
 			continue
 		case <-unhandled:
-			a.logUnhandled(had, stop.Preemption.Signal)
+			a.logUnhandled(signaled, stop.Preemption.Signal)
 			continue
 		case sig := <-a.opts.Forward:
 			a.processes.Signal(sig.(syscall.Signal))
 			continue
-		case <-a.asked:
+		case <-a.pings:
 			continue
 		case <-a.timersExpired():
 			a.takeTimers()
@@ -238,93 +251,41 @@ func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 	}
 	if a.halt = &stop; running > 0 {
 		a.log.Warn().Int("workers", running).Int("round", stop.Round).
-			Msg("workers that were to save still run, and are stopped: look whether their checkpoint is complete")
+			Msg("the time to save is over: stopping the workers that still run; check whether the checkpoint is complete")
 	}
 	return nil
 }
 
 // logUnhandled logs how many workers have not got the signal.
-func (a *Agent) logUnhandled(had map[int]bool, sig syscall.Signal) {
+func (a *Agent) logUnhandled(signaled map[int]bool, sig syscall.Signal) {
 	without := 0
-	for _, got := range had {
+	for _, got := range signaled {
 		if !got {
 			without++
 		}
 	}
 	a.log.Info().Int("workers", without).
-		Msgf("some workers do not handle %s: they have only $%s", procs.SignalName(sig), PreemptFileEnv)
+		Msgf("some workers have no handler for %s: only $%s notifies them", procs.SignalName(sig), PreemptFileEnv)
 }
 
-// exitWhileSaving records the exit of a worker that was to save.
+// exitWhileSaving emits the exit of a preempted worker and logs a failure.
 func (a *Agent) exitWhileSaving(x procs.Exit) {
 	a.emitExit(x)
 	if x.Success() {
 		return
 	}
 	a.log.Warn().Int("rank", a.workers[x.LocalRank].GlobalRank).Int("local_rank", x.LocalRank).Int("pid", x.PID).
-		Stringer("exit", x).Msg("a worker that was to save has failed: look whether its checkpoint is complete")
+		Stringer("exit", x).Msg("a worker has failed while it was saving: check whether the checkpoint is complete")
 }
 
-// endPreempted stops the workers that have not exited by themselves.
+// endPreempted ends a preempted round: it stops the workers that have not exited by themselves.
 func (a *Agent) endPreempted(ctx context.Context) error {
 	p := a.processes
 	if !p.HaveExited() {
 		a.emit(events.Event{Kind: events.KindStop, Why: a.stopReason(nil)})
 	}
 	err := a.stop(ctx, a.stopPolicy(ctx))
-	a.said = a.listen()
+	a.summary = a.summarizeWorkers()
 	a.emitRemainingExits(p)
 	return err
-}
-
-// announcePreemption writes the file of a preemption and sends the signal to the workers that handle it. It returns
-// those that have got it.
-func (a *Agent) announcePreemption(p Processes, stop rdzv.Stop, saveBy time.Time) (had map[int]bool) {
-	if dir := a.opts.WorkerDir; dir != "" {
-		if err := writePreemptFile(preemptFile(dir, stop.Round), stop, saveBy); err != nil {
-			a.log.Warn().Err(err).Msg("workers do not find " + PreemptFileEnv)
-		}
-	}
-	had = map[int]bool{}
-	p.SignalHandlers(stop.Preemption.Signal, had)
-	return had
-}
-
-// preemptFile returns the path of the file that says that a round is preempted.
-func preemptFile(dir string, round int) string {
-	return filepath.Join(dir, strconv.Itoa(round)+".preempted")
-}
-
-// preemptNotice is the content of that file.
-type preemptNotice struct {
-	Signal string `json:"signal"`
-	By     string `json:"by"`
-	// SaveBy is when workers that still run get SIGTERM, and KillBy when the last of them is dead at the latest, in Unix
-	// seconds.
-	SaveBy float64 `json:"save_by"`
-	KillBy float64 `json:"kill_by"`
-}
-
-// writePreemptFile writes the file of a preemption as a whole or not at all.
-func writePreemptFile(path string, stop rdzv.Stop, saveBy time.Time) error {
-	inSeconds := func(t time.Time) float64 { return float64(max(0, t.UnixMilli())) / 1000 }
-	notice := preemptNotice{
-		Signal: procs.SignalName(stop.Preemption.Signal), By: stop.Preemption.By,
-		SaveBy: inSeconds(saveBy), KillBy: inSeconds(stop.KillBy),
-	}
-	data, err := json.Marshal(notice)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	_ = os.Remove(path + ".new") // a worker may have put a FIFO there
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	// A disk may be full. That the file is there says more than what it has.
-	return errors.Join(err, f.Close(), os.Rename(path+".new", path))
 }

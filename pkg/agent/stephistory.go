@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// firstLook is the time between two looks at the steps of the workers, once there is a step. It grows with the round.
-	firstLook = 250 * time.Millisecond
-	// reportSteps is the shortest time between two reports of steps. It grows with the round, too: by a quarter of it.
-	reportSteps = 10 * time.Second
-	// fileClock is by how much the time of a file may be too early: the kernel's clock for files ticks.
-	fileClock = 10 * time.Millisecond
+	// minStepInterval is the shortest time between two updates of a stepHistory. The interval grows with the round.
+	minStepInterval = 250 * time.Millisecond
+	// minStepReport is the shortest time between two reports of steps. That time grows to a quarter of the round's age.
+	minStepReport = 10 * time.Second
+	// fileClockTick bounds by how much the kernel's coarse clock dates a write too early.
+	fileClockTick = 10 * time.Millisecond
 )
 
-// stepHistory keeps some of the steps that the workers of a round show, and when they were done.
+// stepHistory keeps some of the steps of a round's workers, with their times.
 type stepHistory struct {
 	sources []stepSource
 	began   time.Time // when the workers were started
 
-	mu    sync.Mutex
-	steps rdzv.Steps
-	beats map[string]int64 // the last step in each heartbeat file
+	mu       sync.Mutex
+	steps    rdzv.Steps
+	lastBeat map[string]int64 // the last step in each heartbeat file
 }
 
-// stepSource is where one worker shows its steps: in its output, or in its heartbeat file.
+// stepSource is where the steps of one worker are found: in its output, or else in its heartbeat file.
 type stepSource struct {
 	finder    *stepFinder // nil without a pattern
 	heartbeat string      // empty for none
 }
 
-// shownSteps is what one worker has shown. Of a heartbeat file only the last step is known, as first and last.
+// shownSteps is what is known of one worker's steps. A heartbeat file has only one step, which is first and last.
 type shownSteps struct {
 	first, last rdzv.StepMark
 	gap         int64
 	fell        bool
 }
 
-// latest returns what the worker has shown; ok is false if that is nothing.
+// latest returns what is known at a time; ok is false before the first step.
 func (s stepSource) latest(began, now time.Time) (shown shownSteps, ok bool) {
 	if f := s.finder; f != nil {
 		f.mu.Lock()
@@ -60,14 +60,14 @@ func (s stepSource) latest(began, now time.Time) (shown shownSteps, ok bool) {
 	return shownSteps{first: step, last: step}, ok
 }
 
-// readHeartbeat reads the step in a heartbeat file, which was done when the file was written; ok is false if there is
-// none since then. now has a monotonic clock reading.
+// readHeartbeat reads the step in a heartbeat file. The time of the step is that of the file. ok is false if the file
+// has no step or was last written before since. now has a monotonic clock reading.
 func readHeartbeat(path string, since, now time.Time) (step rdzv.StepMark, ok bool) {
 	info, err := os.Stat(path)
-	if err != nil || info.ModTime().Before(since.Round(0).Add(-fileClock)) { // a user's own file may be older
+	if err != nil || info.ModTime().Before(since.Round(0).Add(-fileClockTick)) { // a user's own file may be older
 		return step, false
 	}
-	data, _ := readSmall(path, maxStep)
+	data, _ := readSmall(path, maxHeartbeat)
 	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 	age := max(0, now.Round(0).Sub(info.ModTime())) // by the wall clock, as the file's time
 	at := now.Add(-age)
@@ -77,8 +77,8 @@ func readHeartbeat(path string, since, now time.Time) (step rdzv.StepMark, ok bo
 	return rdzv.StepMark{Step: n, At: at}, err == nil
 }
 
-// look looks at the workers and returns what is known then.
-func (h *stepHistory) look(now time.Time) rdzv.Steps {
+// update reads the workers' steps, adds the newest one and returns a copy of the history.
+func (h *stepHistory) update(now time.Time) rdzv.Steps {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var first, last rdzv.StepMark
@@ -98,12 +98,12 @@ func (h *stepHistory) look(now time.Time) rdzv.Steps {
 		if one.gap > 0 && (h.steps.Gap == 0 || one.gap < h.steps.Gap) {
 			h.steps.Gap = one.gap
 		}
-		before, known := h.beats[s.heartbeat]
+		before, known := h.lastBeat[s.heartbeat]
 		h.steps.Fell = h.steps.Fell || one.fell || s.finder == nil && known && one.last.Step < before
-		if h.beats == nil {
-			h.beats = map[string]int64{}
+		if h.lastBeat == nil {
+			h.lastBeat = map[string]int64{}
 		}
-		h.beats[s.heartbeat] = one.last.Step
+		h.lastBeat[s.heartbeat] = one.last.Step
 	}
 	if found {
 		h.add(first, last)
@@ -113,7 +113,7 @@ func (h *stepHistory) look(now time.Time) rdzv.Steps {
 	return s
 }
 
-// add adds the last step, and the first one if there is none.
+// add adds the last step, and before it the first one to an empty history. It thins a history that is too long.
 func (h *stepHistory) add(first, last rdzv.StepMark) {
 	marks := &h.steps.Marks
 	if len(*marks) == 0 {
@@ -122,10 +122,9 @@ func (h *stepHistory) add(first, last rdzv.StepMark) {
 	if newest := (*marks)[len(*marks)-1]; last.Step > newest.Step && last.At.After(newest.At) {
 		*marks = append(*marks, last)
 	}
-	if len(*marks) > rdzv.MaxSteps { // every second one, but for the last
-		n := len(*marks)
+	if n := len(*marks); n > rdzv.MaxSteps { // keep every second one and the last
 		thin := (*marks)[:0]
-		for i, m := range (*marks)[:n] {
+		for i, m := range *marks {
 			if i%2 == 0 || i == n-1 {
 				thin = append(thin, m)
 			}
@@ -145,16 +144,16 @@ func (a *Agent) watchSteps(ctx context.Context) (first <-chan rdzv.StepMark, sto
 		if !a.awaitStep(ctx, h) {
 			return
 		}
-		s := h.look(time.Now())
+		s := h.update(time.Now())
 		shown <- s.Marks[0]
 		a.opts.Rendezvous.Stepped(s)
 		h.follow(ctx, a.opts.Rendezvous.Stepped)
 	})
 }
 
-// follow looks at the steps from time to time until ctx ends.
+// follow updates the history from time to time, and reports it less often, until ctx ends.
 func (h *stepHistory) follow(ctx context.Context, report func(rdzv.Steps)) {
-	timer := time.NewTimer(firstLook)
+	timer := time.NewTimer(minStepInterval)
 	defer timer.Stop()
 	for reported := time.Now(); ; {
 		var now time.Time
@@ -163,16 +162,16 @@ func (h *stepHistory) follow(ctx context.Context, report func(rdzv.Steps)) {
 		case <-ctx.Done():
 			return
 		}
-		s, age := h.look(now), now.Sub(h.began)
-		if now.Sub(reported) >= max(reportSteps, age/4) {
+		s, age := h.update(now), now.Sub(h.began)
+		if now.Sub(reported) >= max(minStepReport, age/4) {
 			report(s)
 			reported = now
 		}
-		timer.Reset(max(firstLook, age/rdzv.MaxSteps))
+		timer.Reset(max(minStepInterval, age/rdzv.MaxSteps))
 	}
 }
 
-// awaitStep waits until a worker has shown a step. It reports false if ctx ends first.
+// awaitStep waits for the first step of any worker. It reports false if ctx ends first.
 func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
 	var waiting sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -187,7 +186,7 @@ func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
 	}()
 	beats, begin := a.heartbeats(h)
 	var written <-chan string
-	var poll <-chan time.Time // for what nothing notifies of
+	var poll <-chan time.Time // nil while every new step is notified
 	for {
 		select {
 		case <-found:
@@ -205,9 +204,9 @@ func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
 			if _, ok := readHeartbeat(path, h.began, time.Now()); ok {
 				return true
 			}
-			poll = time.Tick(time.Second) // it had something else, or was there before
+			poll = time.Tick(time.Second) // not a step, or an old file; the watch notifies only once
 		case now := <-poll:
-			if s := h.look(now); len(s.Marks) > 0 {
+			if s := h.update(now); len(s.Marks) > 0 {
 				return true
 			}
 		case <-ctx.Done():
@@ -216,8 +215,8 @@ func (a *Agent) awaitStep(ctx context.Context, h *stepHistory) bool {
 	}
 }
 
-// awaitFinders returns a channel that receives when a worker has shown a step in its output. waiting counts the
-// goroutines for that, which end with ctx.
+// awaitFinders returns a channel that receives when a finder has found a step. It counts its goroutines, which end with
+// ctx, in waiting.
 func (h *stepHistory) awaitFinders(ctx context.Context, waiting *sync.WaitGroup) <-chan struct{} {
 	found := make(chan struct{}, len(h.sources))
 	for _, s := range h.sources {
@@ -236,8 +235,8 @@ func (h *stepHistory) awaitFinders(ctx context.Context, waiting *sync.WaitGroup)
 }
 
 // heartbeats returns the heartbeat files of the workers, and a channel that receives when to begin to watch them; nil
-// for never. What earlier rounds have lost depends on the first step, so they are watched at once if there are steps,
-// and early if there may be.
+// for never. The first step of a round shows how much work the earlier rounds have lost. So the watch begins at once if
+// earlier rounds had steps, and early if they may have had some.
 func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Time) {
 	for _, s := range h.sources {
 		if s.heartbeat != "" {
@@ -257,12 +256,12 @@ func (a *Agent) heartbeats(h *stepHistory) (files []string, begin <-chan time.Ti
 	return files, time.After(delay)
 }
 
-// reportSteps reports the steps of workers that have all succeeded.
+// reportSteps reports the steps after all workers have succeeded.
 func (a *Agent) reportSteps() {
 	if a.steps == nil {
 		return
 	}
-	s := a.steps.look(time.Now())
+	s := a.steps.update(time.Now())
 	a.warnWithoutSteps(s)
 	a.warnFell(s)
 	if len(s.Marks) > 0 {
@@ -270,17 +269,17 @@ func (a *Agent) reportSteps() {
 	}
 }
 
-// warnFell says once that steps have gone down, so that they are no measure of progress.
+// warnFell warns once that steps have gone down: then they do not measure progress.
 func (a *Agent) warnFell(s rdzv.Steps) {
-	if s.Fell && !a.saidFell {
-		a.saidFell = true
-		a.log.Warn().Msg("the steps of a worker have gone down, as those of each epoch do: they are not taken for " +
-			"progress, and lost work is not known")
+	if s.Fell && !a.warnedFell {
+		a.warnedFell = true
+		a.log.Warn().Msg("the steps of a worker have gone down, as if each epoch counted from 0: they do not measure " +
+			"progress, so lost work is not known")
 	}
 }
 
-// warnWithoutSteps names a pattern that has found no step, once the workers have succeeded. On other nodes than the
-// first one it is usual that workers print none.
+// warnWithoutSteps warns of a pattern that has found no step until the workers succeeded. Only the first node warns,
+// because often only its workers print steps.
 func (a *Agent) warnWithoutSteps(s rdzv.Steps) {
 	if a.opts.StepPattern == nil || a.round.Rank != 0 || len(s.Marks) > 0 {
 		return

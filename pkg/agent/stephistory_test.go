@@ -67,14 +67,14 @@ func TestStepHistory(t *testing.T) {
 	began := time.Now()
 	slow, fast := newStepFinder(regexp.MustCompile(`\d+`)), newStepFinder(regexp.MustCompile(`\d+`))
 	h := stepHistory{began: began, sources: []stepSource{{finder: slow}, {finder: fast}, {}}}
-	if s := h.look(began); len(s.Marks) > 0 {
+	if s := h.update(began); len(s.Marks) > 0 {
 		t.Errorf("before the first step: %+v", s)
 	}
 	for second := 1; second <= 500; second++ {
 		at := began.Add(time.Duration(second) * time.Second)
 		slow.record(nil, []int64{int64(second)}, at)
 		fast.record(nil, []int64{int64(2 * second)}, at)
-		s := h.look(at)
+		s := h.update(at)
 		if second == 1 { // both at once: one mark
 			continue
 		}
@@ -90,11 +90,11 @@ func TestStepHistory(t *testing.T) {
 		}
 	}
 	slow.record(new(int64(500)), []int64{501}, began.Add(501*time.Second))
-	if s := h.look(began.Add(501 * time.Second)); s.Gap != 1 || s.Fell {
+	if s := h.update(began.Add(501 * time.Second)); s.Gap != 1 || s.Fell {
 		t.Errorf("gap %d, fell %v", s.Gap, s.Fell)
 	}
 	slow.record(new(int64(500)), []int64{3}, began.Add(502*time.Second))
-	if s := h.look(began.Add(502 * time.Second)); !s.Fell {
+	if s := h.update(began.Add(502 * time.Second)); !s.Fell {
 		t.Error("a worker's steps went down, unnoticed")
 	}
 }

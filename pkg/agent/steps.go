@@ -22,8 +22,8 @@ type stepFinder struct {
 	found   chan struct{} // closed when the first step is found
 
 	mu          sync.Mutex
-	first, step rdzv.StepMark // step is the last one; both count once found is closed
-	gap         int64         // the smallest difference of two steps in a row of one stream; 0 if not known
+	first, step rdzv.StepMark // the first and the last; valid once found is closed
+	gap         int64         // the smallest increase from one step of a stream to the next; 0 if not known
 	fell        bool          // a step was smaller than the one before in the same stream
 }
 
@@ -50,7 +50,7 @@ func (f *stepFinder) hasFound() bool {
 // stream returns a scanner of one of the worker's streams.
 func (f *stepFinder) stream() workerlog.Scanner { return &stepStream{finder: f} }
 
-// in returns the step in a line. A match that is no number is none.
+// in returns the step in a line; ok is false if the pattern does not match or the match is no number.
 func (f *stepFinder) in(line []byte) (step int64, ok bool) {
 	match := f.pattern.FindSubmatch(line)
 	if match == nil {
@@ -60,7 +60,8 @@ func (f *stepFinder) in(line []byte) (step int64, ok bool) {
 	return step, err == nil
 }
 
-// wanted returns how many steps of one read count: all if none was found before, one if a smaller gap cannot be found.
+// wanted returns how many steps to find in one read: all before the first step is known, one once the gap is the
+// smallest possible, otherwise two.
 func (f *stepFinder) wanted() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,8 +74,8 @@ func (f *stepFinder) wanted() int {
 	return 2
 }
 
-// record records steps that were read together, the last one first, and returns the last one. before is the step before
-// them in the same stream; nil if there was none.
+// record records steps that were read together, given in reverse order, and returns the last one. before is the
+// previous step of the same stream; nil for none.
 func (f *stepFinder) record(before *int64, steps []int64, at time.Time) (last *int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,14 +96,14 @@ func (f *stepFinder) record(before *int64, steps []int64, at time.Time) (last *i
 	return before
 }
 
-// stepStream splits a stream into lines. A carriage return ends one too, because progress bars write it.
+// stepStream splits a stream into lines. A carriage return also ends a line, because progress bars write it.
 type stepStream struct {
 	finder  *stepFinder
 	pending []byte // the beginning of an unfinished line, at most maxStepLine
 	last    *int64 // the last step; nil before the first
 }
 
-// Scan implements workerlog.Scanner. It looks for steps from the end of p, and not for more than count.
+// Scan implements workerlog.Scanner. It searches the lines of p from the last one on, until it has found enough steps.
 func (s *stepStream) Scan(p []byte, at time.Time) {
 	const ends = "\r\n"
 	end := bytes.LastIndexAny(p, ends)
@@ -112,7 +113,7 @@ func (s *stepStream) Scan(p []byte, at time.Time) {
 	}
 	lines, rest := p[:end], p[end+1:]
 	var steps []int64
-	look := func(line []byte) {
+	search := func(line []byte) {
 		if step, ok := s.finder.in(line); ok {
 			steps = append(steps, step)
 		}
@@ -121,11 +122,11 @@ func (s *stepStream) Scan(p []byte, at time.Time) {
 		begin := bytes.LastIndexAny(lines, ends)
 		if begin < 0 {
 			s.keep(lines)
-			look(s.pending)
+			search(s.pending)
 			break
 		}
 		line := lines[begin+1:]
-		look(line[:min(len(line), maxStepLine)])
+		search(line[:min(len(line), maxStepLine)])
 		lines = lines[:begin]
 	}
 	if len(steps) > 0 {

@@ -15,8 +15,8 @@ import (
 const DefaultExitBarrierTimeout = 5 * time.Minute
 
 // exitBarrier waits until the workers of every node have exited with 0, at most for the exit barrier's time-out. It
-// returns a Stop if they must run again. All workers of this node have exited with 0, so only three things keep the
-// node from success: the job has failed or was closed, a Stop, or the end of ctx.
+// returns a Stop if the workers must run again. This node's workers have all exited with 0, so only three things keep
+// the node from success: a job that has failed or was closed, a Stop, or the end of ctx.
 func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 	began, timeout := time.Now(), max(0, cmp.Or(a.opts.ExitBarrierTimeout, DefaultExitBarrierTimeout))
 	others := a.round.WorldSize > 1
@@ -49,9 +49,9 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 // unknownEnd is logged when a node that has succeeded loses the others.
 const unknownEnd = "how the other nodes end is not known; this node ends with success, because all of its workers did"
 
-// successStands reports whether this node ends with success although err has ended its rendezvous: the workers of its
-// last round have all exited with 0, and they were to run again, but the others are lost. The end of the job would be
-// known otherwise.
+// successStands reports whether this node ends with success although err has ended its rendezvous. It does if the
+// workers of its last round have all exited with 0 and should have run again, but the other nodes are lost, so that
+// nobody knows how the job ends.
 func (a *Agent) successStands(ctx context.Context, err error) bool {
 	switch {
 	case !a.done || ctx.Err() != nil || !errors.Is(err, rdzv.ErrRendezvous):
@@ -65,7 +65,7 @@ func (a *Agent) successStands(ctx context.Context, err error) bool {
 	return true
 }
 
-// awaitOthers calls Succeed, and again for as long as the others depend on this node.
+// awaitOthers calls Succeed until no other node depends on this one.
 func (a *Agent) awaitOthers(ctx context.Context, timeout time.Duration) (*rdzv.Stop, error) {
 	var others progress
 	defer others.end()

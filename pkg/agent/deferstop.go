@@ -18,10 +18,9 @@ const maxStopDelay = time.Second
 // exits that it has received meanwhile. first is the failure that ended the round.
 //
 // It delays only if first has merely lost its peer. That peer may still run its "finally" blocks or exit handlers when
-// its victims are gone, and a stop would end it before it reports anything. If the job has several nodes, all of them
-// stop at once and wait for each other, so there is no delay. The exception is a first that has waited for a peer in
-// vain: then every node lets its workers run until they have waited, too, and the worker that stays silent is the lost
-// peer.
+// its victims are gone, and a stop would end it before it reports anything. In a job of several nodes there is usually
+// no delay, because all nodes stop at once and wait for each other. But if first has waited for a peer in vain, every
+// node lets its workers run until they have waited, too: the worker that stays silent is the lost peer.
 func (a *Agent) deferStop(ctx context.Context, p Processes, first failure.Failure) (ended []procs.Exit) {
 	alone := a.round.WorldSize == 1
 	if a.hung != nil || first.Kind.Grade() != failure.GradePeer || !alone && !first.Waited {
@@ -67,7 +66,7 @@ func (a *Agent) awaitNews(ctx context.Context, p Processes, running map[int]int,
 		case <-n.stderr:
 		case <-n.files:
 		case stop := <-a.opts.Rendezvous.Stops():
-			if stop.Round == a.round.Number && a.haltedInHaste(stop) {
+			if stop.Round == a.round.Number && a.endsDelay(stop) {
 				return procs.Exit{}, false
 			}
 		case sig := <-a.opts.Forward:
@@ -83,8 +82,8 @@ func (a *Agent) awaitNews(ctx context.Context, p Processes, running map[int]int,
 	return procs.Exit{}, false
 }
 
-// haltedInHaste records a Stop, which the failure has brought about, and reports whether it leaves no time for a delay.
-func (a *Agent) haltedInHaste(stop rdzv.Stop) bool {
+// endsDelay records a Stop that followed from the failure, and reports whether it leaves no time for the delay.
+func (a *Agent) endsDelay(stop rdzv.Stop) bool {
 	a.halt = &stop
 	return a.round.WorldSize > 1 || !stop.KillBy.IsZero() && time.Until(stop.KillBy) < maxStopDelay+a.opts.RestartGrace
 }

@@ -15,12 +15,12 @@ const (
 	devicesInterval = 250 * time.Millisecond
 )
 
-// deviceWait is a wait for the devices of a group that was stopped. The processes are dead, as the stop has proved. But
-// a driver may be slow to release what they held, and the next workers would find it in use.
+// deviceWait is a wait for the devices of a group that was stopped. The processes are dead, but a driver may be slow to
+// release their devices, and the next workers would find those in use.
 type deviceWait struct {
 	cancel context.CancelFunc
 	over   chan struct{} // closed when the devices are free or the wait was given up
-	err    error         // why the devices cannot be asked; valid after over is closed
+	err    error         // why the state of the devices is not known; valid after over is closed
 }
 
 // freeDevices begins to wait for the devices that the processes held, while the next round is formed. Call
@@ -40,8 +40,7 @@ func (a *Agent) freeDevices(ctx context.Context, pids map[int]bool) *deviceWait 
 	return w
 }
 
-// endDeviceWait gives up the wait, unless it is over, and waits for its goroutine. Devices that cannot be asked are not
-// asked again.
+// endDeviceWait ends the wait and its goroutine. After an error, no later restart waits for devices.
 func (a *Agent) endDeviceWait(w *deviceWait) {
 	w.cancel()
 	<-w.over

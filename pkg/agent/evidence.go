@@ -18,7 +18,7 @@ type attemptEvidence struct {
 	memory   evidence.Memory     // before the start
 	scanners []*evidence.Scanner // of the stderrs, by local rank
 	states   map[int]byte        // of the workers' processes before the stop, by local rank
-	timedOut bool                // reading has timed out once: disks are not read again
+	timedOut bool                // a read has timed out: disks are not read again
 }
 
 // beginEvidence begins to collect evidence. Call it before the workers of specs are started; it attaches the scanners.
@@ -99,9 +99,9 @@ func (a *Agent) collectFailures(p Processes, taken []procs.Exit, q query) map[in
 	return failures
 }
 
-// withoutBystanders returns the failures with findings, without those of workers that were merely absent. One absent
-// worker is kept if others, here or elsewhere, have waited for it in vain. A paused worker explains the silence of all
-// others. If more workers are silent than have waited, nobody knows which was first.
+// withoutBystanders drops failures without findings, and those of workers that were merely absent. It keeps absent
+// workers if others, here or elsewhere, have waited in vain. A paused worker explains the silence of all others. If
+// more workers are silent than have waited, nobody knows which was first.
 func withoutBystanders(all []failure.Failure, waitedElsewhere bool) (kept []failure.Failure) {
 	paused, absent, waited := 0, 0, 0
 	for _, f := range all {

@@ -16,7 +16,7 @@ type exitDeadline struct {
 	watch   FileWatch        // nil for none
 	written <-chan string    // receives the paths of error files as they are written; nil for none
 	paths   []string         // error files, by local rank
-	ended   []int            // local ranks; the news about a file may arrive after the exit
+	ended   []int            // local ranks; a file may be notified after the exit
 	pending []errorFileWrite
 	expired <-chan time.Time // receives when the deadline of the first pending one has passed; nil for none
 }

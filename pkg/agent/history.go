@@ -71,7 +71,7 @@ func (h *history) startReason(membership bool) string {
 	return verdict
 }
 
-// reopen opens the current round again. What looked like a failure was the effect of a signal that is to end the round.
+// reopen opens the current round again: the supposed failure was the effect of a signal that ends the round.
 func (h *history) reopen() {
 	if r := h.last(); r != nil {
 		r.Ended, r.End, r.Why, r.Failure = report.Time{}, "", "", nil
@@ -95,7 +95,7 @@ func (a *Agent) recordEnd() {
 	a.history.end(report.EndStopped, why, first)
 }
 
-// endAfter returns how a round has ended if the run ended with err.
+// endAfter returns how the last round has ended, given the error that ended the run.
 func endAfter(err error) string {
 	if _, signal := errors.AsType[*SignalError](err); signal {
 		return report.EndSignal
@@ -103,7 +103,7 @@ func endAfter(err error) string {
 	return report.EndError
 }
 
-// endOfOutcome returns how a round has ended that was open when the job ended.
+// endOfOutcome returns how a round that was still open has ended, given the outcome of the job.
 func endOfOutcome(o rdzv.Outcome) string {
 	if o.Ending == rdzv.EndSucceeded {
 		return report.EndSuccess

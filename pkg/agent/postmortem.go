@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// postmortem finds out why workers have failed. Its reading goroutine may outlive the wait for it, so a postmortem
-// shares nothing with the agent that is still written to.
+// postmortem finds out why workers have failed. Its reading goroutine may outlive the wait for it, so the agent writes
+// nothing that a postmortem reads.
 type postmortem struct {
 	processes Processes
 	stopBegan time.Time

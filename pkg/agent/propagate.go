@@ -10,8 +10,7 @@ import (
 )
 
 // errorFileJSON is the layout of the error files that torch's @record writes (torch 2.14,
-// torch/distributed/elastic/multiprocessing/errors/error_handler.py). The process that started the launcher may read
-// one from it.
+// torch/distributed/elastic/multiprocessing/errors/error_handler.py). The launcher writes one for its parent process.
 type errorFileJSON struct {
 	Message errorFileMessage `json:"message"`
 }
@@ -30,7 +29,7 @@ type errorFileMessage struct {
 }
 
 // ErrorFileData returns the error file with which a launcher passes on the root cause f. It is the worker's own error
-// file with errorCode added, as in torchrun. If there is none, it is one in the same layout, made from what is known.
+// file with errorCode added, as in torchrun, or else a new one in the same layout.
 func ErrorFileData(f failure.Failure) ([]byte, error) {
 	if f.RawErrorFile != "" {
 		if data, err := withErrorCode(f.RawErrorFile, f.PythonCode()); err == nil {
@@ -45,7 +44,7 @@ func ErrorFileData(f failure.Failure) ([]byte, error) {
 	return encode(out)
 }
 
-// LauncherErrorData returns the error file of a launcher that could not go on. name is the kind of the error, in place
+// LauncherErrorData returns the error file of a launcher that failed by itself. name is the kind of the error, in place
 // of the type of an exception.
 func LauncherErrorData(name, text string, code int, at time.Time) ([]byte, error) {
 	var out errorFileJSON

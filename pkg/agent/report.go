@@ -36,7 +36,7 @@ func (a *Agent) Report(r RunResult) report.Report {
 	return out
 }
 
-// reported returns f in the form of reports. No other code builds that form.
+// reported returns f in the form of reports.
 func reported(f failure.Failure) report.Failure {
 	out := report.Failure{
 		Host: f.Host, Rank: f.GlobalRank, LocalRank: f.LocalRank, PID: f.PID, Time: report.Time{Time: f.Time},

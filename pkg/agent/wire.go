@@ -11,13 +11,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// The longest summary and the longest path that other nodes are sent, in bytes.
+// The longest summary and the longest path that are sent to other nodes, in bytes.
 const (
 	maxSummary = 512
 	maxPath    = 1 << 10
 )
 
-// outgoing returns f as other nodes are sent it: with its age, and no longer than the limits.
+// outgoing returns f in the form for other nodes: with its age, and no longer than the limits.
 func outgoing(f failure.Failure, now time.Time) rdzv.Failure {
 	path := func(p string) string {
 		if len(p) > maxPath {
@@ -30,7 +30,7 @@ func outgoing(f failure.Failure, now time.Time) rdzv.Failure {
 	return rdzv.Failure{Failure: f, Grade: f.Kind.Grade(), Absent: f.Kind == failure.Absent, Age: max(0, now.Sub(f.Time))}
 }
 
-// likeliest returns the one failure of a node that other nodes are sent; nil if there is none.
+// likeliest returns the failure of this node that is sent to other nodes; nil for none.
 func likeliest(failures map[int]failure.Failure) *rdzv.Failure {
 	all := RunResult{Failures: failures}.ordered()
 	if len(all) == 0 {
@@ -64,14 +64,14 @@ func allIncoming(sent []rdzv.Failure, now time.Time) (all []failure.Failure) {
 	return all
 }
 
-// rootCause returns the failure that ended the job: one of this node's own if it is the same, because more is known
-// about it, else what the rendezvous sends. It is nil if the rendezvous sends none.
+// rootCause returns the failure that ended the job, which the rendezvous has sent; nil if it has sent none. For a
+// failure of this node, rootCause returns the node's own record, which holds more.
 func rootCause(sent *rdzv.Failure, own map[int]failure.Failure, now time.Time) *failure.Failure {
 	if sent == nil {
 		return nil
 	}
 	there := incoming(*sent, now)
-	if there.Kind == failure.Hang { // how the worker ended when it was stopped follows from that
+	if there.Kind == failure.Hang { // the node's own record only says how the stop ended the worker
 		return &there
 	}
 	for _, f := range own {

@@ -1,6 +1,9 @@
 package pystack
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // debugCookie is what _PyRuntime begins with from 3.13 on.
 const debugCookie = "xdebugpy"
@@ -9,29 +12,18 @@ const (
 	// maxOffset bounds the offsets that a process describes. The interpreter state, the largest of the structs, has some
 	// 100 KB.
 	maxOffset = 1 << 20
-	// maxSmallOffset bounds those in objects, frames and thread states, which have less than 1 KB.
+	// maxSmallOffset bounds those in objects, frames and thread states, which are smaller than 1 KB.
 	maxSmallOffset = pageSize
 )
-
-// described gives the places of numbers in _Py_DebugOffsets, which is an array of 64-bit numbers: 1 is PY_VERSION_HEX,
-// 2 whether the build is free-threaded. CPython's headers have it in Include/internal/pycore_runtime.h (3.13) and
-// pycore_debug_offsets.h (3.14, 3.15).
-type described struct {
-	interpretersHead, interpreterID, interpreterNext, threadsHead int
-	threadPrevious, threadNext, threadInterpreter                 int
-	threadFrame, threadID, nativeID                               int
-	framePrevious, frameCode, frameInstruction, frameOwner        int
-	codeFile, codeName, codeLines, codeFirstLine, codeStart       int
-	objectType, typeName, bytesSize, bytesData                    int
-	textState, textLength, asciiSize                              int
-}
 
 // describedWords is the number of words that describedIn refers to, for the longest of the structs.
 const describedWords = 93
 
-// describedIn are the places by minor version. A C program with offsetof checked them with the headers of 3.13.0,
-// 3.13.5, 3.14.8 and 3.15.0.
-var describedIn = map[int]described{
+// describedIn has, by minor version, the index of each offset in _Py_DebugOffsets, which is an array of 64-bit numbers:
+// 1 is PY_VERSION_HEX, 2 whether the build is free-threaded. CPython's headers have it in
+// Include/internal/pycore_runtime.h (3.13) and pycore_debug_offsets.h (3.14, 3.15). A C program with offsetof checked
+// the indexes with the headers of 3.13.0, 3.13.5, 3.14.8 and 3.15.0.
+var describedIn = map[int]layout{
 	13: {
 		interpretersHead: 5, interpreterID: 7, interpreterNext: 8, threadsHead: 9,
 		threadPrevious: 20, threadNext: 21, threadInterpreter: 22, threadFrame: 23, threadID: 24, nativeID: 25,
@@ -73,48 +65,38 @@ func layoutOf(mem memory, runtime uint64, v Version) (*layout, error) {
 	if err := mem.readAt(table, runtime); err != nil {
 		return nil, err
 	}
-	at, ok := describedIn[v.Minor]
+	l, ok := describedIn[v.Minor]
 	if !ok || string(table[:8]) != debugCookie || versionOf(word(table, 8)) != v {
 		return nil, unsupported("python %v does not describe its layout", v)
 	}
 	if word(table, 16) != 0 {
 		return nil, unsupported("free-threaded build of %d.%d", v.Major, v.Minor)
 	}
-	var bad uint64
-	number := func(index int) uint64 {
-		n := word(table, uint64(index)*8)
-		bad = max(bad, n)
-		return n
+	large, small := l.offsets()
+	for _, offset := range slices.Concat(large, small) {
+		*offset = word(table, *offset*8)
 	}
-	l := &layout{
-		interpretersHead: number(at.interpretersHead), interpreterID: number(at.interpreterID),
-		interpreterNext: number(at.interpreterNext), threadsHead: number(at.threadsHead),
-		threadPrevious: number(at.threadPrevious), threadNext: number(at.threadNext),
-		threadInterpreter: number(at.threadInterpreter),
-		threadFrame:       number(at.threadFrame), threadID: number(at.threadID), nativeID: number(at.nativeID),
-		framePrevious: number(at.framePrevious), frameCode: number(at.frameCode),
-		frameInstruction: number(at.frameInstruction), frameOwner: number(at.frameOwner),
-		codeFile: number(at.codeFile), codeName: number(at.codeName), codeLines: number(at.codeLines),
-		codeFirstLine: number(at.codeFirstLine), codeStart: number(at.codeStart),
-		objectType: number(at.objectType), typeName: number(at.typeName),
-		bytesSize: number(at.bytesSize), bytesData: number(at.bytesData),
-		textState: number(at.textState), textLength: number(at.textLength), asciiSize: number(at.asciiSize),
-		frames: directFrames, lines: locations, firstShim: ownedByInterpreter,
+	if exceeds(large, maxOffset) || exceeds(small, maxSmallOffset) {
+		return nil, fmt.Errorf("python %v describes impossible offsets: %w", v, ErrUnreadable)
 	}
 	// PyCompactUnicodeObject adds a length and a pointer (Include/cpython/unicodeobject.h).
 	l.compactSize = l.asciiSize + 16
-	if bad > maxOffset || l.largestSmall() > maxSmallOffset {
-		return nil, fmt.Errorf("python %v describes impossible offsets: %w", v, ErrUnreadable)
-	}
-	return l, nil
+	l.frames, l.lines, l.firstShim = directFrames, locations, ownedByInterpreter
+	return &l, nil
 }
 
-// largestSmall returns the largest offset in objects, frames and thread states.
-func (l *layout) largestSmall() uint64 {
-	return max(
-		l.threadPrevious, l.threadNext, l.threadInterpreter, l.threadFrame, l.threadID, l.nativeID,
-		l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner,
-		l.codeFile, l.codeName, l.codeLines, l.codeFirstLine, l.codeStart,
-		l.objectType, l.typeName, l.bytesSize, l.bytesData, l.textState, l.textLength, l.asciiSize,
-	)
+// exceeds reports whether an offset is larger than the largest possible one.
+func exceeds(offsets []*uint64, largest uint64) bool {
+	return slices.ContainsFunc(offsets, func(offset *uint64) bool { return *offset > largest })
+}
+
+// offsets returns the offsets that a process describes: those in the runtime and in interpreter states, and those in
+// the smaller structs.
+func (l *layout) offsets() (large, small []*uint64) {
+	return []*uint64{&l.interpretersHead, &l.interpreterID, &l.interpreterNext, &l.threadsHead}, []*uint64{
+		&l.threadPrevious, &l.threadNext, &l.threadInterpreter, &l.threadFrame, &l.threadID, &l.nativeID,
+		&l.framePrevious, &l.frameCode, &l.frameInstruction, &l.frameOwner,
+		&l.codeFile, &l.codeName, &l.codeLines, &l.codeFirstLine, &l.codeStart,
+		&l.objectType, &l.typeName, &l.bytesSize, &l.bytesData, &l.textState, &l.textLength, &l.asciiSize,
+	}
 }

@@ -2,22 +2,22 @@ package pystack
 
 import "bytes"
 
-// maxCodes bounds the code objects that a reader remembers. A program that makes code all the time would fill memory.
+// maxCodes bounds the code objects that a reader remembers, because a program may make code objects all the time.
 const maxCodes = 8192
 
-// code is a code object that was read. Its strings are kept from one dump to the next.
+// code is a decoded code object. It is kept from one dump to the next.
 type code struct {
 	file, name text
 	lines      []byte
 	first      int
 	size       uint64 // of the instructions in bytes, 0 if unknown
 
-	// offset and line are those of the last use of lines.
+	// offset and line cache the last result of lineAt.
 	offset, line int
 }
 
-// readCode reads the code object at an address. It reads all of the object again in each dump, because another object
-// can have taken its address; only what it decoded is kept.
+// readCode reads the code object at an address. Each dump reads the whole object again, because another object may have
+// taken the address; only the decoded strings are reused.
 func (r *reader) readCode(addr uint64) (*code, error) {
 	if c, ok := r.seen[addr]; ok {
 		return c, nil
@@ -33,7 +33,7 @@ func (r *reader) readCode(addr uint64) (*code, error) {
 	file, name, lines := word(head, l.codeFile), word(head, l.codeName), word(head, l.codeLines)
 	now := code{first: int(int32(half(head, l.codeFirstLine)))}
 	if l.codeStart != 0 {
-		now.size = unit * word(head, sizeOffset)
+		now.size = instructionSize * word(head, sizeOffset)
 	}
 	old := r.codes[addr]
 	if old == nil {
@@ -59,7 +59,7 @@ func (r *reader) readCode(addr uint64) (*code, error) {
 	return &now, nil
 }
 
-// same says whether two reads of a code object, or none, have the same content.
+// same reports whether two reads of a code object have the same content. It is false if as is nil.
 func (c *code) same(as *code) bool {
 	return as != nil && c.first == as.first && c.size == as.size &&
 		c.file.value == as.file.value && c.name.value == as.name.value && bytes.Equal(c.lines, as.lines)

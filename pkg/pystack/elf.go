@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// The standard library's debug/elf is not used: it makes the binary larger, reads whole symbol tables, and is not made
-// for files that somebody damaged. Structures and numbers are those of elf(5), for 64 bits and little-endian.
+// The standard library's debug/elf is not used: it makes the binary larger, reads whole symbol tables, and is not
+// hardened against damaged files. Structures and numbers are those of elf(5), for 64 bits and little-endian.
 
 const (
 	elfHeadSize    = 64
@@ -27,7 +27,7 @@ const (
 
 var errNoELF = errors.New("no 64-bit little-endian ELF image")
 
-// elfHead is what the head of an ELF file says of its other tables.
+// elfHead says where the other tables of an ELF file are.
 type elfHead struct {
 	segments, sections         uint64 // offsets in the file
 	segmentCount, sectionCount int
@@ -56,7 +56,7 @@ type image struct {
 	mem memory
 	// bias is what the loader added to the addresses in the file: 0 for a program at a fixed address.
 	bias uint64
-	// low and high are the addresses of the file between which its segments lie.
+	// low and high bound the segments, in addresses of the file.
 	low, high uint64
 	dynamic   uint64 // address of the dynamic section in memory, 0 if it has none
 }
@@ -98,12 +98,12 @@ func readImage(mem memory, base uint64) (*image, error) {
 	return img, nil
 }
 
-// symbols are the tables of the dynamic symbols of an image in memory.
+// symbols has the addresses of an image's tables of dynamic symbols.
 type symbols struct {
 	hash, entries, names uint64
 }
 
-// readSymbols finds the tables. An image without dynamic symbols, or without their GNU hash table, has none.
+// readSymbols finds the tables. It returns false if the image has no dynamic symbols, or no GNU hash table of them.
 func (img *image) readSymbols() (symbols, bool) {
 	const end, strtab, symtab, gnuHash = 0, 5, 6, 0x6ffffef5 // DT_NULL, DT_STRTAB, DT_SYMTAB, DT_GNU_HASH
 	var t symbols

@@ -23,9 +23,8 @@ type section struct {
 	addr, offset, size uint64
 }
 
-// fileSymbols returns the values of the named symbols that an ELF file defines, and of the section .PyRuntime under
-// that name. They are addresses in the file. It serves programs whose symbols are not in memory: statically linked
-// ones.
+// fileSymbols returns the addresses, in an ELF file, of the named symbols that it defines and of its section
+// .PyRuntime. It is for programs whose symbols are not in memory: statically linked ones.
 func fileSymbols(f io.ReaderAt, names ...string) (map[string]uint64, error) {
 	sections, err := readSections(f)
 	if err != nil {
@@ -87,7 +86,7 @@ func scanSymbols(f io.ReaderAt, table, strings section, names []string, found ma
 	}
 	wanted := map[uint32]string{} // offsets of the names in text
 	for _, name := range names {
-		// A linker may keep a name only as the end of a longer one, so every place counts.
+		// A linker may store a name only as the end of a longer one, so every occurrence counts.
 		for at := 0; ; {
 			i := bytes.Index(text[at:], []byte(name+"\x00"))
 			if i < 0 {
@@ -122,7 +121,7 @@ func readTable(f io.ReaderAt, s section) ([]byte, error) {
 	if s.size > maxTable {
 		return nil, errNoELF
 	}
-	// The size may be wrong, so memory is allocated only for what the file has.
+	// The size may be wrong. ReadAll allocates no more than the file has.
 	b, err := io.ReadAll(io.NewSectionReader(f, int64(s.offset), int64(s.size)))
 	if err == nil && uint64(len(b)) != s.size {
 		err = io.ErrUnexpectedEOF
@@ -130,7 +129,7 @@ func readTable(f io.ReaderAt, s section) ([]byte, error) {
 	return b, err
 }
 
-// readFileAt fills p from a place of a file.
+// readFileAt fills p from an offset of a file.
 func readFileAt(f io.ReaderAt, p []byte, offset uint64) error {
 	n, err := f.ReadAt(p, int64(offset))
 	if n == len(p) || err == nil {

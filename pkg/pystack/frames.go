@@ -11,7 +11,7 @@ const maxFrames = 10_000
 // maxAttempts is how often a thread, or the list of threads, is read until it does not change meanwhile.
 const maxAttempts = 10
 
-// stack is what was read of a thread's frames.
+// stack has the frames that were read of a thread.
 type stack struct {
 	frames    []Frame
 	changed   bool
@@ -19,9 +19,8 @@ type stack struct {
 }
 
 // readStack reads the frames of a thread state, innermost first, until two reads in a row are the same. One read is not
-// enough: between a frame and its code object, or a code object and its name, the thread can return, and something else
-// take that memory. A thread that calls and returns all the time never holds still; then the last read counts, and
-// changed is set.
+// enough: between the reads of a frame and its code object, or of a code object and its name, the thread may return and
+// the memory be reused. If no two reads in a row are the same, readStack returns the proven frames, and sets changed.
 func (r *reader) readStack(s threadState) (stack, error) {
 	r.forget()
 	clear(r.before)
@@ -72,8 +71,8 @@ func (r *reader) readOnce(s threadState) (stack, error) {
 	return got, nil
 }
 
-// same says whether the last two reads, with these results, found the same stack. The innermost function may have gone
-// on to another line.
+// same reports whether the last two reads, with these results, found the same stack. The innermost function may be at
+// another line.
 func (r *reader) same(last, now []Frame) bool {
 	if len(last) != len(now) {
 		return false
@@ -90,8 +89,8 @@ func (r *reader) same(last, now []Frame) bool {
 	return true
 }
 
-// proven returns how many of the outer frames have code objects that an earlier read of this thread found the same.
-// What is read of a code object once can be of another object that has taken its memory.
+// proven returns how many of the outer frames have code objects that an earlier read of this thread found the same. A
+// code object that was read only once may be another object in the same memory.
 func (r *reader) proven(now []Frame) int {
 	for i := range now {
 		outer := len(now) - 1 - i
@@ -102,7 +101,7 @@ func (r *reader) proven(now []Frame) int {
 	return len(now)
 }
 
-// topFrame reads, past the snapshots, which frame of a thread is the innermost one; 0 for none.
+// topFrame reads the address of a thread's innermost frame, not from a snapshot; 0 for none.
 func (r *reader) topFrame(s threadState) (uint64, error) {
 	l := r.layout
 	owner, err := readWord(r.mem, s.addr+l.threadInterpreter)
@@ -119,17 +118,17 @@ func (r *reader) topFrame(s threadState) (uint64, error) {
 	return readWord(r.mem, top+l.current)
 }
 
-// call is a frame that was read and not decoded.
+// call is a frame that was read but not decoded.
 type call struct {
 	frame, code, instruction uint64
 }
 
-// walk adds the frames of a thread to calls, from the innermost one on. Frames that are no calls of Python functions
-// are left out.
+// walk appends the frames of a thread to calls, from the innermost one on. It omits frames that are no calls of Python
+// functions.
 //
-// C code called the outermost frame. A chain that ends otherwise was being changed, also if several reads find it: when
-// 3.11 and 3.12 start to evaluate a frame, the thread state refers for some instructions to a _PyCFrame whose frame is
-// not set yet, and the kernel can let the thread wait there.
+// The outermost frame was called by C code. A chain that ends otherwise was being changed, even if several reads find
+// it: when 3.11 and 3.12 begin to evaluate a frame, the thread state refers for some instructions to a _PyCFrame whose
+// frame is not set yet, and the kernel may suspend the thread there.
 func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, err error) {
 	l := r.layout
 	size := max(l.framePrevious, l.frameCode, l.frameInstruction, l.frameOwner) + 8
@@ -137,7 +136,7 @@ func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, er
 	if err != nil {
 		return calls, false, err
 	}
-	// A chain that does not end has a frame twice. Brent's algorithm: compare with the frame at the last power of two.
+	// A chain that does not end repeats a frame. Brent's algorithm: compare with the frame at the last power of two.
 	seen, power, fromC := uint64(0), 1, true
 	for i := 0; addr != 0; i++ {
 		if addr == seen || i > 2*maxFrames {
@@ -156,7 +155,7 @@ func (r *reader) walk(calls []call, s threadState) (_ []call, truncated bool, er
 		shim := l.firstShim != 0 && b[l.frameOwner] >= l.firstShim
 		fromC = shim || l.frames == objectFrames || l.frameEntry != 0 && b[l.frameEntry] != 0
 		if !shim {
-			// From 3.14 on the lowest bits say who counts the reference (Include/internal/pycore_stackref.h).
+			// From 3.14 on, the lowest bits are flags of reference counting (Include/internal/pycore_stackref.h).
 			const tags = 3
 			code := word(b, l.frameCode) &^ tags
 			calls = append(calls, call{frame: addr, code: code, instruction: word(b, l.frameInstruction)})
@@ -194,12 +193,12 @@ func (r *reader) offset(c *code, f call) (int, error) {
 			return 0, errTorn
 		}
 		if r.layout.lines == lineRanges && index > 0 {
-			index *= unit
+			index *= instructionSize
 		}
 		return index, nil
 	}
 	offset := int64(f.instruction - f.code - r.layout.codeStart)
-	if offset < -unit || offset >= int64(c.size) {
+	if offset < -instructionSize || offset >= int64(c.size) {
 		return 0, errTorn
 	}
 	return int(max(offset, -1)), nil

@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity distinguishes a process from another one with the same pid, and a program from the one that the process ran
-// before.
+// identity distinguishes a process from another one with the same pid, and from itself before an execve.
 type identity struct {
 	start uint64 // when the process was made, in clock ticks after boot
-	// random are bytes that the kernel draws at each execve, and randomAt is where it left them: AT_RANDOM of
-	// getauxval(3). A forked process has those of its parent, and another start.
+	// random are the bytes that the kernel draws at each execve, and randomAt is their address: AT_RANDOM of
+	// getauxval(3). A forked process has the bytes of its parent, and another start.
 	random   [16]byte
 	randomAt uint64
 }
@@ -37,8 +36,8 @@ func newIdentity(pid int, mem memory) (identity, error) {
 	case err != nil:
 		return id, procError(err)
 	}
-	if len(auxv) == 0 {
-		return id, ErrExited // it has no memory any more
+	if len(auxv) == 0 { // the process has given up its memory
+		return id, ErrExited
 	}
 	const random = 25 // AT_RANDOM
 	for ; len(auxv) >= 16; auxv = auxv[16:] {
@@ -71,7 +70,7 @@ func (id *identity) check(pid int, mem memory) error {
 	return nil
 }
 
-// startTime returns when a process was made, and ErrExited if it has ended, whether its parent knows that or not.
+// startTime returns when a process was made. For a process that has ended it returns ErrExited, even for a zombie.
 func startTime(pid int) (uint64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -93,7 +92,7 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[start-state], 10, 64)
 }
 
-// procError returns ErrExited for an error of /proc that says so, and others as they are.
+// procError returns ErrExited for an error of /proc that means it, and any other error as it is.
 func procError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return ErrExited

@@ -4,7 +4,7 @@ package pystack
 type layout struct {
 	// _PyRuntimeState, PyInterpreterState
 	interpretersHead, interpreterNext, interpreterID, threadsHead uint64
-	// PyThreadState. nativeID is the kernel's id of the thread, 0 where only threadID, that of pthread_self, is known.
+	// PyThreadState. nativeID is the kernel's id of the thread, 0 in versions with only threadID, that of pthread_self.
 	threadPrevious, threadNext, threadInterpreter, threadFrame, threadID, nativeID uint64
 	// PyFrameObject until 3.10, then _PyInterpreterFrame
 	framePrevious, frameCode, frameInstruction, frameOwner uint64
@@ -19,13 +19,13 @@ type layout struct {
 
 	// frames says how a thread state refers to its frames.
 	frames frameKind
-	// current is where a _PyCFrame has its frame.
+	// current is where a _PyCFrame refers to its frame.
 	current uint64
 	// lines is the form of a code object's table of lines.
 	lines lineFormat
-	// firstShim is the lowest owner of a frame that is no call of a Python function; 0 where all are.
+	// firstShim is the lowest owner of a frame that is no call of a Python function; 0 in versions without such frames.
 	firstShim byte
-	// frameEntry is where a frame says that C code called it, in 3.11, which has no frames with firstShim; else 0.
+	// frameEntry is where a frame says that C code called it. Only 3.11, which has no shims, sets it; otherwise 0.
 	frameEntry uint64
 }
 
@@ -92,7 +92,7 @@ var layouts = map[int]layout{
 	},
 }
 
-// ownedByInterpreter is the owner of a frame with which C code enters the interpreter, from 3.12 on. It has no
-// function. Higher values have other such frames (enum _frameowner in Include/internal/pycore_frame.h and, from 3.14
-// on, pycore_interpframe_structs.h).
+// ownedByInterpreter is the owner of a frame with which C code enters the interpreter, from 3.12 on. The frame has no
+// function. Higher values are owners of other such frames (enum _frameowner in Include/internal/pycore_frame.h and,
+// from 3.14 on, pycore_interpframe_structs.h).
 const ownedByInterpreter = 3

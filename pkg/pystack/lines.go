@@ -4,18 +4,18 @@ package pystack
 type lineFormat int
 
 const (
-	// lnotab has pairs of steps: so many bytes of instructions, so many lines (CPython 3.9, Objects/lnotab_notes.txt).
+	// lnotab has pairs of increments: of the offset in bytes, and of the line (CPython 3.9, Objects/lnotab_notes.txt).
 	lnotab lineFormat = iota
-	// lineRanges has pairs of a range's length in bytes and the step to its line, or none (CPython 3.10,
+	// lineRanges has pairs of a range's length in bytes and the increment to its line, which may have none (CPython 3.10,
 	// Objects/lnotab_notes.txt).
 	lineRanges
-	// locations has entries of several bytes, with columns too (CPython 3.11, Objects/locations.md; later
+	// locations has entries of several bytes, with columns (CPython 3.11, Objects/locations.md; later
 	// InternalDocs/code_objects.md).
 	locations
 )
 
-// unit is the size of an instruction in bytes.
-const unit = 2
+// instructionSize is the size of an instruction in bytes.
+const instructionSize = 2
 
 // lineAt returns the line of the instruction at an offset in bytes. It is first for an offset before the first
 // instruction, and 0 where the table has no line, such as for code that the compiler added.
@@ -77,12 +77,12 @@ func lineOfLocations(table []byte, line, offset int) int {
 		code := head >> 3 & 15
 		switch {
 		case code == noColumns, code == long:
-			line += signed(table[1:])
+			line += signedVarint(table[1:])
 		case code >= oneLine && code < noColumns:
 			line += int(code - oneLine)
 		}
 		// Bits 0 to 2 are the number of instructions less one.
-		if end += unit * (int(head&7) + 1); end > offset {
+		if end += instructionSize * (int(head&7) + 1); end > offset {
 			if code == noLocation {
 				return 0
 			}
@@ -96,9 +96,9 @@ func lineOfLocations(table []byte, line, offset int) int {
 	return 0
 }
 
-// signed decodes a number of a location table: groups of 6 bits, the lowest first, each but the last with bit 6 set.
-// Bit 0 of the number is its sign.
-func signed(b []byte) int {
+// signedVarint decodes a number of a location table: groups of 6 bits, the lowest first, each but the last with bit 6
+// set. Bit 0 of the number is its sign.
+func signedVarint(b []byte) int {
 	const group, more = 6, 1 << 6
 	var n uint64
 	for i := 0; i < len(b) && i*group < 32; i++ {

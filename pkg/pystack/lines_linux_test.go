@@ -36,8 +36,9 @@ func TestLinesOfPython(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i, want := range code.Lines {
-					if got := lineAt(formats[code.Form], table, code.First, i*unit); got != want {
-						t.Fatalf("%s from line %d: line at %d is %d, want %d", code.Form, code.First, i*unit, got, want)
+					offset := i * instructionSize
+					if got := lineAt(formats[code.Form], table, code.First, offset); got != want {
+						t.Fatalf("%s from line %d: line at %d is %d, want %d", code.Form, code.First, offset, got, want)
 					}
 					checked++
 				}

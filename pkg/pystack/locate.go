@@ -7,14 +7,14 @@ import (
 	"path"
 )
 
-// The symbols that the package looks for. All are part of what CPython exports.
+// The symbols that the package looks for. CPython exports all of them.
 const (
 	runtimeSymbol  = "_PyRuntime"
 	versionSymbol  = "Py_Version"      // from 3.11 on
 	tenSymbol      = "Py_NewRef"       // from 3.10 on
 	nineSymbol     = "PyFrame_GetCode" // from 3.9 on
 	anySymbol      = "Py_IsInitialized"
-	runtimeSection = ".PyRuntime" // from 3.11 on: the section that has _PyRuntime alone
+	runtimeSection = ".PyRuntime" // from 3.11 on: the section that consists of _PyRuntime
 )
 
 // found is a Python in the memory of a process.
@@ -30,18 +30,17 @@ type file interface {
 	io.Closer
 }
 
-// searched is what the search of a process has come to.
-type searched struct {
+// searchResult is the result of a search so far.
+type searchResult struct {
 	best *found
-	// old is the path of a Python that has no _PyRuntime, so it is older than 3.7.
-	old string
+	old  string // path of a Python without _PyRuntime, which is older than 3.7
 }
 
-// search looks for Python in the images of a process. open opens the file of a mapping; it serves those whose symbols
-// are not in memory.
+// search looks for Python in the images of a process. It calls open for the file of a mapping whose symbols are not in
+// memory.
 func search(mem memory, all []mapping, program string, open func(mapping) (file, error)) (*found, error) {
 	likelyFirst(all, program)
-	var s searched
+	var s searchResult
 	for _, m := range all {
 		img, err := readImage(mem, m.start)
 		if errors.Is(err, ErrExited) || isUnsupported(err) {
@@ -69,9 +68,9 @@ func search(mem memory, all []mapping, program string, open func(mapping) (file,
 	return nil, unsupported("it is not Python")
 }
 
-// add looks for Python in one image. It returns true for one that has interpreters. A program that is linked to
-// libpython can have a second _PyRuntime, of which only one is used.
-func (s *searched) add(mem memory, m mapping, img *image) bool {
+// add looks for Python in one image, and reports whether it found one that has interpreters. A program that is linked
+// to libpython can contain a second _PyRuntime that is not in use.
+func (s *searchResult) add(mem memory, m mapping, img *image) bool {
 	t, ok := img.readSymbols()
 	if !ok {
 		return false
@@ -87,8 +86,8 @@ func (s *searched) add(mem memory, m mapping, img *image) bool {
 	return s.consider(mem, &found{file: m.path, runtime: at, version: findVersion(mem, at, m.path, lookup)})
 }
 
-// consider notes a Python, and says whether it is in use.
-func (s *searched) consider(mem memory, f *found) bool {
+// consider records a Python, and reports whether it is in use.
+func (s *searchResult) consider(mem memory, f *found) bool {
 	inUse := hasInterpreter(mem, f)
 	if s.best == nil || inUse {
 		s.best = f
@@ -97,7 +96,7 @@ func (s *searched) consider(mem memory, f *found) bool {
 }
 
 // searchFiles looks for symbols that only the files have, in the program and in libraries with the name of Python.
-func (s *searched) searchFiles(mem memory, all []mapping, program string, open func(mapping) (file, error)) {
+func (s *searchResult) searchFiles(mem memory, all []mapping, program string, open func(mapping) (file, error)) {
 	for _, m := range all {
 		if _, named := versionOfName(m.path); !named && m.path != program {
 			continue
@@ -127,7 +126,7 @@ func (s *searched) searchFiles(mem memory, all []mapping, program string, open f
 	}
 }
 
-// findVersion returns the version of the Python that has _PyRuntime at an address; 0.0 if nothing says it.
+// findVersion returns the version of the Python that has _PyRuntime at an address; 0.0 if it is not known.
 func findVersion(mem memory, runtime uint64, file string, lookup func(string) (uint64, bool)) Version {
 	if at, ok := lookup(versionSymbol); ok {
 		if hex, err := readWord(mem, at); err == nil {
@@ -160,7 +159,7 @@ func layoutFor(mem memory, f *found) (*layout, error) {
 	return layoutOf(mem, f.runtime, f.version)
 }
 
-// hasInterpreter says whether a Python has an interpreter.
+// hasInterpreter reports whether a Python has an interpreter.
 func hasInterpreter(mem memory, f *found) bool {
 	l, err := layoutFor(mem, f)
 	if err != nil {

@@ -16,7 +16,7 @@ type mapping struct {
 	path       string
 }
 
-// deletedMark is what the kernel adds to the path of a file that is gone.
+// deletedMark is what the kernel appends to the path of a deleted file.
 const deletedMark = " (deleted)"
 
 // maxMappings bounds the files that a process has mapped. torch maps about 300.
@@ -46,7 +46,7 @@ func parseMaps(r io.Reader) ([]mapping, error) {
 	return all, lines.Err()
 }
 
-// likelyFirst sorts mappings so that those which can have Python come first: libpython, the program, the others.
+// likelyFirst sorts mappings by how likely they contain Python: libpython, the program, the others.
 func likelyFirst(all []mapping, program string) {
 	rank := func(m mapping) int {
 		switch {
@@ -60,7 +60,7 @@ func likelyFirst(all []mapping, program string) {
 	slices.SortStableFunc(all, func(a, b mapping) int { return rank(a) - rank(b) })
 }
 
-// versionOfName returns the version in the name of a program or library, such as python3.9 and libpython3.9.so.1.0.
+// versionOfName returns the version in a file name such as python3.9 or libpython3.9.so.1.0.
 func versionOfName(file string) (v Version, ok bool) {
 	_, rest, ok := strings.Cut(path.Base(file), "python")
 	if !ok {

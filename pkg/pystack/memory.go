@@ -11,7 +11,7 @@ type memory interface {
 	readAt(p []byte, addr uint64) error
 }
 
-// batch is memory that reads many pages at once, which costs less than reading one after another.
+// batch is memory that reads many pages at once, which costs less than one read for each.
 type batch interface {
 	// readPages fills each page with the bytes at its address. An error means that some pages may have changed.
 	readPages(pages []*[pageSize]byte, addrs []uint64) error
@@ -27,16 +27,16 @@ const pageSize = 4096
 // maxPages bounds a snapshot to 16 MiB. The longest stack that is read needs fewer.
 const maxPages = 4096
 
-// freePages are pages that no snapshot uses. All processes share them, because one is read for a millisecond, and who
-// watches many of them would keep 100 KiB and more for each.
+// freePages are pages that no snapshot uses. All Process values share them. A read takes a millisecond, and a caller
+// that watches many processes would otherwise keep 100 KiB or more for each.
 var freePages = sync.Pool{New: func() any { return new([pageSize]byte) }}
 
-// snapshot is memory that reads whole pages and keeps them. Objects that are used together are often neighbors, above
-// all the frames of a thread, so that one system call reads many of them, and as they were at one moment.
+// snapshot is memory that reads whole pages and keeps them. Objects that are used together, such as the frames of a
+// thread, are often neighbors. So one system call reads many of them, all at one moment.
 type snapshot struct {
 	mem   memory
 	pages map[uint64]*[pageSize]byte
-	// across holds what the last view returned, if it did not lie within a page.
+	// across holds the bytes of the last view that crossed the end of a page.
 	across []byte
 }
 
@@ -52,7 +52,7 @@ func (s *snapshot) reset() {
 	clear(s.pages)
 }
 
-// refresh reads all pages again, because the next reads will be about the same.
+// refresh reads all pages again, because the next reads will mostly need the same ones.
 func (s *snapshot) refresh() {
 	mem, ok := s.mem.(batch)
 	if !ok || len(s.pages) > maxBatch {

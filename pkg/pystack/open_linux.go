@@ -13,7 +13,7 @@ import (
 
 // open finds Python in a process.
 func open(pid int) (*Process, error) {
-	if _, ok := pthreadNumber[runtime.GOARCH]; !ok {
+	if _, ok := tidOffsets[runtime.GOARCH]; !ok {
 		return nil, unsupported("reading Python stacks is not supported on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
 	mem := processMemory{pid}
@@ -26,7 +26,7 @@ func open(pid int) (*Process, error) {
 	if err == nil {
 		l, err = layoutFor(mem, python)
 	}
-	// Whatever was found or not counts only if the process did not run another program meanwhile.
+	// The result counts only if the process has not called execve meanwhile.
 	if changed := id.check(pid, mem); changed != nil {
 		return nil, changed
 	}
@@ -36,16 +36,16 @@ func open(pid int) (*Process, error) {
 	if !hasInterpreter(mem, python) {
 		return nil, ErrNoInterpreter
 	}
-	numbers, err := newThreadNumbers(pid, l)
+	ids, err := newThreadIDs(pid, l)
 	if err != nil {
 		return nil, err
 	}
 	return &Process{
-		pid: pid, identity: id, version: python.version, reader: newReader(mem, python.runtime, l), numbers: numbers,
+		pid: pid, identity: id, version: python.version, reader: newReader(mem, python.runtime, l), ids: ids,
 	}, nil
 }
 
-// locate searches the images that a process has mapped.
+// locate searches the mapped images of a process.
 func locate(pid int, mem memory) (*found, error) {
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if errors.Is(err, fs.ErrPermission) {
@@ -67,7 +67,7 @@ func locate(pid int, mem memory) (*found, error) {
 	return search(mem, all, program, func(m mapping) (file, error) { return openMapped(pid, m, program) })
 }
 
-// openMapped opens the file of a mapping, which can be deleted, or lie in another mount namespace.
+// openMapped opens the file of a mapping. The file may be deleted, or lie in another mount namespace.
 func openMapped(pid int, m mapping, program string) (file, error) {
 	direct := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.start, m.end) // needs CAP_CHECKPOINT_RESTORE
 	if m.path == program {
@@ -80,8 +80,8 @@ func openMapped(pid int, m mapping, program string) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Another file can have replaced the mapped one. The number of the device is not compared, because some file systems
-	// have others in maps than in stat(2).
+	// Another file may have replaced the mapped one. The device numbers are not compared, because on some file systems
+	// maps and stat(2) differ.
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Ino != m.inode {
 		f.Close()

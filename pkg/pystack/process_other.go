@@ -4,16 +4,16 @@ package pystack
 
 import "runtime"
 
-// identity, threadNumbers and what follows exist so that the package compiles: without a Process nothing calls them.
+// These types and functions exist so that the package compiles. Open makes no Process here, so nothing calls them.
 type identity struct{}
 
 func (*identity) check(int, memory) error { return nil }
 
-type threadNumbers struct{}
+type threadIDs struct{}
 
-func (*threadNumbers) refresh(int) error { return nil }
+func (*threadIDs) refresh(int) error { return nil }
 
-func (*threadNumbers) kernelID(*reader, uint64) (int, bool) { return 0, false }
+func (*threadIDs) kernelID(*reader, uint64) (int, bool) { return 0, false }
 
 func threadName(int, int) (string, error) { return "", nil }
 

@@ -12,16 +12,16 @@ type Thread struct {
 	// Name is the kernel's name of the thread, of at most 15 bytes. Until 3.13 Python does not set it, so all threads
 	// have the name of the program; libraries name their own.
 	Name string
-	// Main says that this is the thread with which the process began.
+	// Main is true for the first thread of the process.
 	Main bool
-	// Interpreter is 0 for the main interpreter. A thread that enters another interpreter is there a second time.
+	// Interpreter is 0 for the main interpreter. A thread that enters another interpreter is listed once for each.
 	Interpreter int64
 	// Frames are innermost first. A thread that calls no Python function has none.
 	Frames []Frame
-	// Changed says that the thread called or returned between all attempts to read it. So the outer frames can be from
-	// another moment than the inner ones, and the innermost ones, or all, can be missing.
+	// Changed says that the thread called or returned during each attempt to read it. So outer and inner frames can be
+	// from different moments, and the innermost frames, or all, can be missing.
 	Changed bool
-	// Truncated says that the thread has more frames than the 10,000 that are there.
+	// Truncated says that the thread has more than the 10,000 frames in Frames.
 	Truncated bool
 }
 
@@ -42,15 +42,14 @@ type Process struct {
 	identity identity
 	version  Version
 	reader   *reader
-	numbers  threadNumbers
-	// main is the state of the main thread, once it was found.
-	main threadState
+	ids      threadIDs
+	main     threadState // of the main thread, once MainThread has found it
 }
 
-// Open finds Python in a running process. It reads the memory map and some pages of the process; later reads need only
-// what changes. The error is an [UnsupportedError] if its stacks cannot be read at all, [ErrExited] if there is no such
-// process, [ErrReplaced] if it calls execve meanwhile, and [ErrNoInterpreter] if Python has not started yet. A process
-// that is about to call execve is not Python yet, so who starts a program waits until that runs.
+// Open finds Python in a running process. It reads the memory map and some pages of the process, so that later reads
+// need fewer. The error is an [UnsupportedError] if the stacks cannot be read at all, [ErrExited] if there is no such
+// process, [ErrReplaced] if it calls execve meanwhile, and [ErrNoInterpreter] if Python has not started yet. A new
+// process is not Python before its execve, so a caller that starts a program waits for that before it calls Open.
 func Open(pid int) (*Process, error) {
 	p, err := open(pid)
 	if err != nil {
@@ -64,31 +63,31 @@ func (p *Process) Version() Version {
 	return p.version
 }
 
-// Threads reads the stacks of all threads that run Python code or have: the main thread first, the others by
+// Threads reads the stacks of all threads that run Python code or have done so: the main thread first, the others by
 // interpreter and id. A thread that ends meanwhile is missing. The error is [ErrExited] or [ErrReplaced] if the process
-// has ended or runs another program since [Open], and [ErrUnreadable] or [ErrNoInterpreter] if no state of it made
+// has ended or runs another program since [Open]. It is [ErrUnreadable] or [ErrNoInterpreter] if the memory never made
 // sense; then another attempt can succeed.
 func (p *Process) Threads() ([]Thread, error) {
 	threads, err := p.readThreads()
-	if err = p.settle(err); err != nil {
+	if err = p.finish(err); err != nil {
 		return nil, fmt.Errorf("read the threads of process %d: %w", p.pid, err)
 	}
 	return threads, nil
 }
 
 // MainThread reads the stack of the main thread in the main interpreter. It costs a few system calls, however many
-// threads there are, so it suits frequent samples. The errors are those of [Process.Threads].
+// threads the process has, so it suits frequent samples. The errors are those of [Process.Threads].
 func (p *Process) MainThread() (Thread, error) {
 	t, err := p.readMain()
-	if err = p.settle(err); err != nil {
+	if err = p.finish(err); err != nil {
 		return Thread{}, fmt.Errorf("read the main thread of process %d: %w", p.pid, err)
 	}
 	return t, nil
 }
 
-// settle ends a dump, and returns its error, given that of reading. Whatever was read counts only if the process is
-// still the one that Open saw.
-func (p *Process) settle(err error) error {
+// finish ends a dump, and returns its error, given that of reading. What was read counts only if the process is still
+// the one that Open saw.
+func (p *Process) finish(err error) error {
 	p.reader.forget()
 	if changed := p.identity.check(p.pid, p.reader.mem); changed != nil {
 		return changed

@@ -15,7 +15,7 @@ const (
 // sizeOffset is where PyVarObject has its size.
 const sizeOffset = 16
 
-// reader reads the data of Python in a memory. It knows nothing of processes.
+// reader reads Python's data in a memory. It does not depend on processes.
 type reader struct {
 	mem     memory
 	runtime uint64 // address of _PyRuntime
@@ -25,10 +25,10 @@ type reader struct {
 	stack, objects *snapshot
 	// codeType is the address of PyCode_Type; 0 until a code object was read.
 	codeType uint64
-	// codes are the code objects of earlier dumps, before those of earlier reads of this thread, seen those since the
-	// last call of forget.
+	// Code objects by address: codes are those of earlier dumps, before those of earlier reads of this thread, and seen
+	// those of the current read.
 	codes, before, seen map[uint64]*code
-	// calls and last are the frames of the last two reads of a thread.
+	// calls and last are the frames of the current and of the previous read of a thread.
 	calls, last []call
 }
 
@@ -111,7 +111,7 @@ func (r *reader) appendThreads(states []threadState, s threadState) ([]threadSta
 		if err != nil {
 			return nil, err
 		}
-		// Both fields are wrong in memory that was freed, and the first one where the list loops.
+		// In freed memory both fields are wrong. In a list that loops the first one is.
 		if word(b, l.threadPrevious) != previous || word(b, l.threadInterpreter) != s.interpreter {
 			return nil, errTorn
 		}
@@ -123,7 +123,7 @@ func (r *reader) appendThreads(states []threadState, s threadState) ([]threadSta
 	return states, nil
 }
 
-// stillThere says whether a thread state that was read before is still that of the same thread.
+// stillThere reports whether a thread state still belongs to the thread that it belonged to.
 func (r *reader) stillThere(s threadState) bool {
 	owner, err := readWord(r.mem, s.addr+r.layout.threadInterpreter)
 	if err != nil || owner != s.interpreter {
@@ -156,7 +156,7 @@ func (r *reader) checkType(typ uint64) error {
 	return nil
 }
 
-// isUnsupported says whether an error is an UnsupportedError.
+// isUnsupported reports whether an error is an UnsupportedError.
 func isUnsupported(err error) bool {
 	_, ok := errors.AsType[*UnsupportedError](err)
 	return ok

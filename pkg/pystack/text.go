@@ -20,8 +20,7 @@ type text struct {
 	value string
 }
 
-// readText reads the str object at an address. If it is old, as it was read before, that is returned as it is, so that
-// nothing is allocated.
+// readText reads the str object at an address. It returns old, and allocates nothing, if that has the same content.
 func (r *reader) readText(addr uint64, old text) (text, error) {
 	l := r.layout
 	head, err := r.objects.view(addr, max(l.textLength+8, l.textState+4))
@@ -55,7 +54,7 @@ func (r *reader) readText(addr uint64, old text) (text, error) {
 	return text{kind: kind, raw: bytes.Clone(raw), value: decodeText(raw, kind)}, nil
 }
 
-// decodeText returns code points of kind bytes each as UTF-8. What is no code point becomes U+FFFD.
+// decodeText returns code points of kind bytes each as UTF-8. An invalid one becomes U+FFFD.
 func decodeText(raw []byte, kind uint32) string {
 	out := make([]byte, 0, len(raw))
 	for ; len(raw) >= int(kind); raw = raw[kind:] {

@@ -15,11 +15,11 @@ func (p *Process) readThreads() ([]Thread, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.numbers.refresh(p.pid); err != nil {
+	if err := p.ids.refresh(p.pid); err != nil {
 		return nil, err
 	}
 	threads := make([]Thread, 0, len(states))
-	made := len(states) == 0
+	anyRead := len(states) == 0
 	var failed error
 	for _, s := range states {
 		t, err := p.readThread(s)
@@ -31,11 +31,11 @@ func (p *Process) readThreads() ([]Thread, error) {
 		case err != nil:
 			failed = err
 		default:
-			made = true
+			anyRead = true
 		}
 		threads = append(threads, t)
 	}
-	if !made && failed != nil {
+	if !anyRead && failed != nil {
 		return nil, failed
 	}
 	slices.SortStableFunc(threads, func(a, b Thread) int {
@@ -52,7 +52,7 @@ func (p *Process) readThreads() ([]Thread, error) {
 
 // readThread reads one thread. With an error other than errGone the thread is valid and has no frames.
 func (p *Process) readThread(s threadState) (Thread, error) {
-	id, ok := p.numbers.kernelID(p.reader, s.id)
+	id, ok := p.ids.kernelID(p.reader, s.id)
 	if !ok {
 		return Thread{}, errGone
 	}
@@ -93,12 +93,12 @@ func (p *Process) findMain() (threadState, error) {
 	if err != nil {
 		return threadState{}, err
 	}
-	if err := p.numbers.refresh(p.pid); err != nil {
+	if err := p.ids.refresh(p.pid); err != nil {
 		return threadState{}, err
 	}
 	found := threadState{}
 	for _, s := range states {
-		id, ok := p.numbers.kernelID(p.reader, s.id)
+		id, ok := p.ids.kernelID(p.reader, s.id)
 		if ok && id == p.pid && (found.addr == 0 || s.interpreterID < found.interpreterID) {
 			found = s
 		}

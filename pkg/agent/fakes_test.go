@@ -70,17 +70,17 @@ func (g *fakeGroup) PIDs() map[int]int         { return g.pids }
 func (g *fakeGroup) Signal(sig syscall.Signal) { g.signals = append(g.signals, sig) }
 
 // SignalHandlers records the signal for the workers that a test has not called deaf.
-func (g *fakeGroup) SignalHandlers(sig syscall.Signal, had map[int]bool) (all bool) {
+func (g *fakeGroup) SignalHandlers(sig syscall.Signal, signaled map[int]bool) (all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all = true
 	for _, rank := range slices.Sorted(maps.Keys(g.pids)) {
 		switch {
-		case had[rank] || slices.Contains(g.ended, rank):
+		case signaled[rank] || slices.Contains(g.ended, rank):
 		case g.deaf[rank]:
 			all = false
 		default:
-			had[rank] = true
+			signaled[rank] = true
 			g.note("%s for %d", procs.SignalName(sig), rank)
 		}
 	}

@@ -60,7 +60,7 @@ type Processes interface {
 	Tail(localRank int) []string
 	LastLine(localRank int) string
 	Signal(sig syscall.Signal)
-	SignalHandlers(sig syscall.Signal, had map[int]bool) (all bool)
+	SignalHandlers(sig syscall.Signal, signaled map[int]bool) (all bool)
 	Stop(policy procs.StopPolicy) error
 	WaitOutput(ctx context.Context) bool
 	Drain(ctx context.Context) error

@@ -27,8 +27,8 @@ func (e *execError) Error() string { return e.problem }
 
 func (e *execError) Unwrap() error { return e.err }
 
-// explainExec adds to the error of a program that could not be executed what was looked for where, or what is wrong
-// with the file. name is the program as the caller wrote it, path is where it was found; empty for nowhere.
+// explainExec adds to the error of a program that could not be executed where the program was looked for, or what is
+// wrong with the file. name is the program as the caller wrote it; path is where it was found, empty for nowhere.
 func explainExec(name, path string, err error) error {
 	if problem := execProblem(name, path, err); problem != "" {
 		return &execError{problem, err}
@@ -36,7 +36,7 @@ func explainExec(name, path string, err error) error {
 	return fmt.Errorf("execute %s: %w", name, explainStart(err))
 }
 
-// execProblem returns what the error and the file show for certain; empty for nothing.
+// execProblem returns the problem that the error and the file prove; empty for none.
 func execProblem(name, path string, err error) string {
 	if path == "" {
 		path = name
@@ -56,8 +56,8 @@ func execProblem(name, path string, err error) string {
 	return ""
 }
 
-// NotOnPath says where a program, a name without a slash, was looked for, and what to do. A file of that name that does
-// not count is named.
+// NotOnPath says where a program, a name without a slash, was looked for, and what to do. It names a file of that name
+// that cannot be executed.
 func NotOnPath(name string) string {
 	var folders []string
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
@@ -91,7 +91,7 @@ func NotOnPath(name string) string {
 	return text
 }
 
-// missing says what does not exist: the file, the target of a link, or what the file needs to run.
+// missing says what does not exist: the file, the target of a link, or an interpreter or loader that the file needs.
 func missing(path string) string {
 	if _, err := os.Stat(path); err == nil {
 		return missingInterpreter(path)
@@ -105,7 +105,7 @@ func missing(path string) string {
 	return path + " does not exist"
 }
 
-// missingInterpreter says which program the kernel did not find that it needs to run a file.
+// missingInterpreter says which interpreter or loader a file needs that does not exist.
 func missingInterpreter(path string) string {
 	head := fileHead(path)
 	if loader := elfLoader(head); loader != "" {

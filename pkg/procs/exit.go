@@ -15,8 +15,8 @@ import (
 
 // Exit codes of commands that could not be executed, as in shells.
 const (
-	CodeNotExecutable = 126
-	CodeNotFound      = 127
+	codeNotExecutable = 126
+	codeNotFound      = 127
 )
 
 // Exit says how one worker ended.
@@ -108,9 +108,9 @@ func awaitExit(pid int) Exit {
 
 // startExit returns the exit of a worker that could not be executed.
 func startExit(localRank int, err error, at time.Time) Exit {
-	code := CodeNotExecutable
+	code := codeNotExecutable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
-		code = CodeNotFound
+		code = codeNotFound
 	}
 	return Exit{LocalRank: localRank, Code: code, At: at, StartErr: err}
 }

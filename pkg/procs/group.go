@@ -46,14 +46,14 @@ type worker struct {
 // were seen. The channel has room for all of them and is never closed.
 func (g *Group) Exits() <-chan Exit { return g.exits }
 
-// HaveExited reports whether all workers have exited, also if [Group.Exits] has not delivered every exit yet. It is
-// false if the start was canceled before all workers were started: those give no Exit that one could wait for.
+// HaveExited reports whether all workers have exited, even if [Group.Exits] has not delivered every exit yet. It is
+// false if the start was canceled before all workers were started, because workers that never started have no Exit.
 func (g *Group) HaveExited() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
 		switch {
-		case w.startErr != nil: // its Exit says so, and the workers after it were not to be started
+		case w.startErr != nil: // its Exit says so, and the workers after it do not start
 			return true
 		case w.pid == 0, !w.exited && !proctree.HasExited(w.pid):
 			return false
@@ -134,7 +134,7 @@ func (g *Group) LastLine(localRank int) string {
 const defaultOutputTimeout = 5 * time.Second
 
 // WaitOutput waits until all output of the group is in its files and on the console, or until ctx ends. It reports
-// whether all output is there. Call it after Stop. It gives nothing up, and Drain must still be called.
+// whether all output is there. Call it after Stop, and Drain after it: WaitOutput gives no output up.
 func (g *Group) WaitOutput(ctx context.Context) bool {
 	return !slices.ContainsFunc(g.endingStreams(), func(s *workerlog.Stream) bool { return !s.Ends(ctx) })
 }
@@ -165,8 +165,8 @@ func (g *Group) endingStreams() (all []*workerlog.Stream) {
 	return all
 }
 
-// fork starts the workers; it runs on the supervisor's thread. It ends at the first worker that cannot be executed or
-// may not be started any more.
+// fork starts the workers. It runs on the supervisor's thread. It stops at the first worker that cannot be executed,
+// or once the start is canceled.
 func (g *Group) fork(canceled <-chan struct{}) {
 	for _, w := range g.workers {
 		if g.sup.canceled(canceled) {

@@ -14,9 +14,9 @@ func TestSignalHandlers(t *testing.T) {
 	for _, s := range []Spec{direct, wrapped, deaf} {
 		awaitLine(t, s)
 	}
-	had := map[int]bool{}
-	if g.SignalHandlers(syscall.SIGUSR1, had) || !had[0] || !had[1] || had[2] {
-		t.Fatalf("had the signal: %v", had)
+	signaled := map[int]bool{}
+	if g.SignalHandlers(syscall.SIGUSR1, signaled) || !signaled[0] || !signaled[1] || signaled[2] {
+		t.Fatalf("signaled: %v", signaled)
 	}
 	exits := map[int]Exit{}
 	for range 2 {
@@ -29,8 +29,8 @@ func TestSignalHandlers(t *testing.T) {
 	if x := exits[1]; x.Code != 3 {
 		t.Errorf("the shell script: %+v", x)
 	}
-	if g.SignalHandlers(syscall.SIGUSR1, had) {
-		t.Error("all have had it")
+	if g.SignalHandlers(syscall.SIGUSR1, signaled) {
+		t.Error("all workers were signaled")
 	}
 	stopGroup(t, g, orderly)
 	if x := <-g.Exits(); x.LocalRank != 2 || !x.Stopped {
@@ -44,9 +44,9 @@ func TestSignalHandlersOfPipeline(t *testing.T) {
 	spec := shell(t, 0, "sleep 100 & sh -c \""+traps+"\" | cat; kill %1; exit 3")
 	g := startGroup(t, spec)
 	awaitLine(t, spec)
-	had := map[int]bool{}
-	if !g.SignalHandlers(syscall.SIGUSR1, had) {
-		t.Fatalf("had the signal: %v", had)
+	signaled := map[int]bool{}
+	if !g.SignalHandlers(syscall.SIGUSR1, signaled) {
+		t.Fatalf("signaled: %v", signaled)
 	}
 	if x := <-g.Exits(); x.Code != 3 {
 		t.Errorf("the shell script: %+v", x)

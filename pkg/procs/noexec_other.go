@@ -2,5 +2,5 @@
 
 package procs
 
-// noExec reports false, because only Linux tells.
+// noExec reports false: the mount options are not known on this system.
 func noExec(string) bool { return false }

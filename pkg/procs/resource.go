@@ -44,8 +44,7 @@ func AsResourceError(err error) (*ResourceError, bool) {
 	return &ResourceError{Problem: fmt.Sprintf("%v: %s", err, advice), Err: err}, true
 }
 
-// explainStart adds to the error of a process that could not be started which limit was reached, if that can be found
-// out.
+// explainStart adds the limit that was reached, if it can be found, to the error of a failed start of a process.
 func explainStart(err error) error {
 	if errors.Is(err, syscall.EMFILE) {
 		return fmt.Errorf("%w: %s", err, limits.OpenFiles())

@@ -10,9 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// Sweep kills and reaps all descendants of this process until none is left or timeout is over. It is for an agent
-// whose guard has died and that cannot end its job in any other way: another caller that waits for one of these
-// processes loses its exit status.
+// Sweep kills and reaps all descendants of this process until none is left or timeout is over. It is the last resort of
+// an agent whose guard has died, because another caller that waits for one of these processes loses its exit status.
 func Sweep(timeout time.Duration) { _, _ = proctree.Sweep(timeout) }
 
 // CloseOnExecInherited marks the descriptors beyond stdin, stdout and stderr that this process inherited as

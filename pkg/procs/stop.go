@@ -19,7 +19,7 @@ const defaultKillTimeout = 10 * time.Second
 // StuckError names processes that survived SIGKILL.
 type StuckError struct {
 	// Processes has one line for each process: "pid 42 (python3), state D, in uninterruptible sleep in fuse_get_req,
-	// kernel stack: fuse_get_req < …", as far as the kernel tells.
+	// kernel stack: fuse_get_req < …", as far as the kernel reports it.
 	Processes []string
 }
 
@@ -133,8 +133,8 @@ func (g *Group) signalWorkers(sig syscall.Signal) {
 	}
 }
 
-// These times are how long workers may take to exit before a log line says that they are waited for. Workers that obey
-// an interrupt at once cause no line, and a person does not notice the wait.
+// How long workers may take to exit before a log line announces the wait. Workers that obey an interrupt at once cause
+// no line, and a person does not notice the wait.
 const (
 	silence          = time.Second
 	interruptSilence = 100 * time.Millisecond // with [StopPolicy.Advice]
@@ -165,7 +165,7 @@ func (g *Group) waitGone(policy StopPolicy) bool {
 	}
 }
 
-// announceWait logs how many workers have not exited yet, and for how long they are waited for.
+// announceWait logs how many workers have not exited yet, and how long they still have.
 func (g *Group) announceWait(left time.Duration, advice string) {
 	g.mu.Lock()
 	running := 0
@@ -183,8 +183,8 @@ func (g *Group) announceWait(left time.Duration, advice string) {
 }
 
 // stopLeftovers ends the processes that the workers left behind. The workers have been reaped, so every process of
-// the job is a child or a descendant of this process. Usually there is none, and one system call tells. Leftovers get
-// SIGTERM whatever signal the workers got, because a shell's background processes ignore SIGINT.
+// the job is a child or a descendant of this process. Usually one system call shows that there is none. Leftovers get
+// SIGTERM, not the workers' signal, because a shell's background processes ignore SIGINT.
 func (g *Group) stopLeftovers(policy StopPolicy, grace time.Duration) []proctree.Process {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -255,24 +255,24 @@ func (g *Group) Signal(sig syscall.Signal) {
 	}
 }
 
-// SignalHandlers sends sig to each running worker that handles it, or to the program that it wraps, as a shell script
-// does. had has the local ranks that are left out; SignalHandlers adds those that have got the signal. It reports
-// whether all that run have: the others may be starting, and the signal would kill them. If the kernel does not tell
-// what a worker handles, the worker gets the signal.
-func (g *Group) SignalHandlers(sig syscall.Signal, had map[int]bool) (all bool) {
+// SignalHandlers sends sig to each running worker that handles it. For a wrapper, such as a shell script, it signals
+// the program inside. A worker without a handler may still be starting, and the signal would kill it. SignalHandlers
+// skips the local ranks in signaled, adds those that it signals, and reports whether all running workers are in it. If
+// the kernel does not show which signals a worker handles, the worker gets the signal.
+func (g *Group) SignalHandlers(sig syscall.Signal, signaled map[int]bool) (all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all = true
 	for rank, w := range g.workers {
-		if w.pid == 0 || w.exited || had[rank] {
+		if w.pid == 0 || w.exited || signaled[rank] {
 			continue
 		}
 		pid, known := proctree.SignalHandler(w.pid, sig)
 		if !known {
 			pid = w.pid
 		}
-		had[rank] = pid != 0 && syscall.Kill(pid, sig) == nil
-		all = all && had[rank]
+		signaled[rank] = pid != 0 && syscall.Kill(pid, sig) == nil
+		all = all && signaled[rank]
 	}
 	return all
 }

@@ -243,8 +243,8 @@ func (s *Supervisor) reap(workers []*worker) {
 }
 
 // leftovers lists the live processes of a job whose workers have been reaped. Each of them is an adopted child or a
-// descendant of one, so none is left exactly when no adopted child lives. A scan of all of /proc could not tell: it
-// takes time, and an orphan that changes parents during the scan seems to have no parent. If the scan fails while
+// descendant of one, so none is left exactly when no adopted child lives. A scan of all of /proc could not prove that:
+// it takes time, and an orphan that changes parents during the scan seems to have no parent. If the scan fails while
 // there are children, the result has one entry with the error.
 func (s *Supervisor) leftovers() []proctree.Process {
 	if proctree.NoChildren() {

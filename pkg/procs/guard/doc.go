@@ -1,10 +1,10 @@
 // Package guard starts this program again as the agent, and kills what the agent leaves behind.
 //
-// The process that the user starts becomes the guard. It starts the agent, which runs the job, passes signals on to it,
-// and kills and reaps whatever is left once the agent has ended, however it ended: by SIGKILL too. The agent's side is
-// a [Lifeline]. Through it the agent notices the guard's death, sets the deadline at which the guard kills the workers,
-// and stores the exit notice that the guard sends if the agent dies. At SIGTSTP (Ctrl-Z) the agent stops the workers
-// before the guard stops itself; at SIGCONT it continues them.
+// The process that the user starts becomes the guard. It starts the agent, which runs the job, and passes signals on to
+// it. Once the agent has ended, even by SIGKILL, the guard kills and reaps every process that is left. The agent's side
+// is a [Lifeline]. Through it the agent notices the guard's death, sets the deadline at which the guard kills the
+// workers, and stores the exit notice that the guard sends if the agent dies. At SIGTSTP (Ctrl-Z) the agent stops the
+// workers before the guard stops itself; at SIGCONT it continues them.
 //
 // The package is for Linux; elsewhere [Supported] is false and the program runs the agent itself. It does not start or
 // stop workers: package procs does.

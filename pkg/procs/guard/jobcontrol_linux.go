@@ -19,7 +19,7 @@ import (
 // So nothing of the job runs while the guard cannot enforce the deadline. If the child dies meanwhile, the kernel
 // continues this process; see [deathPipe].
 //
-// A guard below another one stops nothing but the job: requests come from the guard above.
+// A guard below another one only passes the requests of the guard above on to its child. It does not stop itself.
 type jobControl struct {
 	child   *child
 	kill    *workerKiller
@@ -52,7 +52,7 @@ func (j *jobControl) close() { signal.Stop(j.signals) }
 // signaled acts on SIGTSTP and SIGCONT.
 //
 // The Go runtime delivers signals that arrive together by number, so a SIGTSTP that follows a SIGCONT may have been
-// sent before it. signaled drops it: a job that runs although it was to stop can be stopped again.
+// sent before it. signaled drops it: the user can press Ctrl-Z again.
 func (j *jobControl) signaled(sig os.Signal) {
 	switch {
 	case sig == syscall.SIGCONT:
@@ -214,14 +214,14 @@ func ownSession() int {
 	return session
 }
 
-// isIgnored reports whether this process has inherited that sig is ignored. The Go runtime does not tell it of signals
+// isIgnored reports whether this process has inherited an ignored sig. The Go runtime does not report that for signals
 // of job control.
 func isIgnored(sig syscall.Signal) bool { return proctree.SignalSet(os.Getpid(), "SigIgn:", sig) }
 
 // deathPipe makes the kernel continue this process with SIGCONT when the child dies. The child holds the only write
 // end and writes nothing, so the pipe changes only when the child's end closes. Without it, the death of a child would
 // go unnoticed while this process is stopped, and the kernel sends SIGHUP and SIGCONT to stopped process groups that
-// become orphans. If the kernel refuses to send the signal, the shell's SIGCONT comes all the same.
+// become orphans. Even if the kernel refuses to send the signal, the shell's SIGCONT comes.
 type deathPipe struct{ read, write int }
 
 func newDeathPipe() (deathPipe, error) {

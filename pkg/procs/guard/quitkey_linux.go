@@ -54,7 +54,7 @@ func originOfQuit(o siginfo.Origin, watched, keyIsOurs bool) quitOrigin {
 // groupSurvivesQuit reports whether every ancestor in this process's group handles or ignores SIGQUIT.
 func groupSurvivesQuit() bool {
 	group := unix.Getpgrp()
-	if group == unix.Getpid() { // what a shell with job control has started
+	if group == unix.Getpid() { // a shell with job control has started this process
 		return true
 	}
 	for pid := os.Getppid(); ; {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A record is in a file in memory that guard and agent share. So the agent stores one with a single system call, and
-// the kernel keeps it if the agent is killed. The file has a checksum, a byte with the length, and the record: a kill
-// could end a write in the middle.
+// A record is in a file in memory that guard and agent share. So the agent stores it with a single system call, and the
+// kernel keeps it if the agent is killed. The file has a checksum, a byte with the length, and the record. The checksum
+// detects a write that a kill has cut off.
 
 // newRecordFile returns the file, or -1 where the kernel or a container's filter has none: then no record is kept. The
 // file has its memory from the beginning, so that the agent cannot fail to replace a record.
@@ -26,9 +26,9 @@ func newRecordFile() int {
 	return fd
 }
 
-// SetRecord stores at most [MaxRecord] bytes, in place of the record before. [Result.Record] returns them once this
-// process has ended, however it ended. No bytes remove the record. It costs one system call. An error means that the
-// guard has no record.
+// SetRecord stores at most [MaxRecord] bytes, in place of the previous record. [Result.Record] returns them once this
+// process has ended, however it ended. An empty record removes the previous one. It costs one system call. An error
+// means that the guard has no record.
 func (l *Lifeline) SetRecord(record []byte) error {
 	if l == nil {
 		return nil

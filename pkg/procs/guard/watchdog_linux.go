@@ -19,9 +19,8 @@ import (
 // costs the guard nothing. A renewal also counts if the guard could not see it yet, for example because it was
 // stopped from its terminal. The clock is CLOCK_BOOTTIME, which advances while the machine is suspended.
 
-// oneShot makes the timer fire only once. It is added to the time that was set to give the timer's period. So the
-// period tells which time was set, and a remaining time of more than half of oneShot tells that the deadline has
-// passed.
+// oneShot makes the timer fire only once. The timer's period is oneShot plus the time that was set. So the period
+// reveals the time that was set, and a remaining time of more than half of oneShot means that the deadline has passed.
 const oneShot = (1 << 30) * time.Second // 34 years
 
 // passed reports whether the deadline of a timer has passed, and the time that had been set.

@@ -69,7 +69,7 @@ func noRoom(l pidLimit, need Need, more int) string {
 	return fmt.Sprintf("%v; %s", l, need.advice(l.used, more))
 }
 
-// ExplainFork adds to the error of a failed fork which limit was reached, if that can be found out.
+// ExplainFork adds the limit that was reached, if it can be found, to the error of a failed fork.
 func ExplainFork(err error) error {
 	if !errors.Is(err, syscall.EAGAIN) {
 		return err

@@ -110,7 +110,7 @@ func AdoptedChildren(kept func(pid int) bool) ([]Process, error) {
 func ReadChild(pid int) (p Process, ok bool) { return readChild(pid, ProcIsOurs()) }
 
 // readChild reads a child from /proc, if /proc is ours. If the child is hidden there (a program with another user's
-// rights, under hidepid), it returns what the kernel tells of every child.
+// rights, under hidepid), it returns what waitid(2) and getsid(2) report.
 func readChild(pid int, procOurs bool) (Process, bool) {
 	if procOurs {
 		if p, ok := Read(pid); ok {

@@ -5,10 +5,10 @@
 //
 // # A foreign /proc
 //
-// If /proc is missing, or was mounted for another pid namespace (unshare --pid without --mount-proc), its numbers mean
-// other processes to kill(2) and waitid(2). Then the package uses nothing that /proc says of a pid. The kernel still
-// tells of each pid whether it is a child of this process, and a child's pid cannot be reused before this process reaps
-// it. A subreaper that kills its children adopts theirs, so generation by generation it reaches every descendant.
+// If /proc is missing, or was mounted for another pid namespace (unshare --pid without --mount-proc), its pids are not
+// those of kill(2) and waitid(2). Then the package uses none of them. waitid still reports whether a pid is a child of
+// this process, and a child's pid cannot be reused before this process reaps it. A subreaper that kills its children
+// adopts their children, so generation by generation it reaches every descendant.
 //
 // # Concurrency
 //

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// SignalSet reports whether a set of signals in a process's status, such as "SigIgn:", has sig. Without /proc it has
-// not.
+// SignalSet reports whether a set of signals in a process's status, such as "SigIgn:", contains sig. Without /proc it
+// returns false.
 func SignalSet(pid int, name string, sig syscall.Signal) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return hasSignal(string(status), name, sig)
@@ -29,10 +29,10 @@ func hasSignal(status, name string, sig syscall.Signal) bool {
 // maxWrappers is how many programs may be between a worker and the program that does its work.
 const maxWrappers = 16
 
-// SignalHandler returns the process that handles sig or has blocked it to take it otherwise: pid, or the program that
-// it wraps, as a shell script does. A wrapper is a process that is not Python: what a Python has started is its helper.
-// Of several children of a wrapper only one may handle the signal. handler is 0 if there is no such process. ok is
-// false if the status of pid cannot be read.
+// SignalHandler returns the process that catches sig or has blocked it to receive it with signalfd or sigwait: pid, or,
+// if pid is a wrapper such as a shell script, the program inside. A Python is never a wrapper: its children are its
+// helpers. handler is 0 if no process or several children of one wrapper handle the signal. ok is false if the status
+// of pid cannot be read.
 func SignalHandler(pid int, sig syscall.Signal) (handler int, ok bool) {
 	if !ProcIsOurs() {
 		return 0, false

@@ -17,7 +17,7 @@ const (
 	maxStuckThreads = 4
 	maxStuckFrames  = 20
 	// stuckTimeout limits how long the report may take: if a process hangs in the middle of execve, the kernel also
-	// blocks whoever reads its stack.
+	// blocks a process that reads its stack.
 	stuckTimeout = 2 * time.Second
 )
 
@@ -54,8 +54,8 @@ func DescribeStuck(ps []Process) []string {
 	}
 }
 
-// stuckIn says in which function of the kernel each thread of p in uninterruptible sleep waits, and the kernel stack
-// that led there. The result starts with ", ", or is "". If the kernel does not tell, the result says so.
+// stuckIn names the kernel function in which each thread of p in uninterruptible sleep waits, with its kernel stack.
+// The result starts with ", ", or is "". It mentions what the kernel does not show.
 func stuckIn(proc string, p Process) string {
 	if errors.Is(syscall.Kill(p.PID, 0), syscall.EPERM) {
 		return ", which this user may not signal"
@@ -89,7 +89,7 @@ func stuckIn(proc string, p Process) string {
 	return text.String()
 }
 
-// waitChannel names the function in which a thread sleeps. The kernel writes 0 if it does not tell.
+// waitChannel names the kernel function in which a thread sleeps. The kernel writes 0 if it hides the function.
 func waitChannel(dir, thread string) string {
 	data, err := os.ReadFile(filepath.Join(dir, thread, "wchan"))
 	if name := strings.TrimSpace(string(data)); err == nil && name != "" && name != "0" {

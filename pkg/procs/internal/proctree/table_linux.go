@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signal sends sig to exactly this process: a pidfd pins the process that has the pid now, and a second read tells
-// whether it is the same process as in the scan. If there are no pidfds (an old kernel, a container's filter, no free
-// descriptor), the second read must suffice.
+// Signal sends sig to exactly this process: a pidfd pins the process that has the pid now, and a second read of /proc
+// checks that it is the process of the scan. Without pidfds (an old kernel, a container's filter, no free descriptor)
+// the second read must suffice.
 func (p Process) Signal(sig syscall.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {

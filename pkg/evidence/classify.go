@@ -9,8 +9,7 @@ import (
 )
 
 var (
-	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write, in a process whose peer is gone or
-	// does not answer.
+	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write: a peer is gone or does not answer.
 	lostPhrases = lazyregexp.New(`(?i)nccl ?remote ?error|remote process exited or there was a network error|` +
 		`failed to recv, got 0 bytes|recvValue failed|` +
 		`the client socket has timed out|wait timeout after \d+ ?ms|timed out after .* waiting for clients|` +
@@ -18,26 +17,23 @@ var (
 		`connectFullMesh failed|` +
 		`collective (operation )?timeout|ProcessGroup\w+('s)? watchdog (hang|got stuck)|DistStoreError|` +
 		`^(RuntimeError: )?(Socket Timeout|Connection (closed|reset) by peer|Broken pipe)$`)
-	// networkWords match messages about any connection of any program. They are about a peer only if a library above
-	// writes them.
-	networkWords = lazyregexp.New(`(?i)(closed|reset) by (remote )?peer|connection (refused|` +
-		`was likely closed)|broken pipe|` +
-		`remote error|remote process exited|got 0 bytes|` +
+	// networkWords match messages about any connection of any program. They are about a peer only if one of the libraries
+	// above writes them.
+	networkWords = lazyregexp.New(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|` +
+		`broken pipe|remote error|remote process exited|got 0 bytes|` +
 		`(socket|operation|wait) timeout|\bstore.*timeout|timed out|watchdog.*timeout|` +
 		`No route to host|Network is unreachable|got completion (from peer|with status)`)
 	// peerWords match the names of libraries that communicate with peers.
-	peerWords = lazyregexp.New(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|` +
-		`Backend)Error)|` +
+	peerWords = lazyregexp.New(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|` +
+		`\bDist(Store|Network|Backend)Error)|` +
 		`ProcessGroup|\bUC[CXP]\b|\bucc_|monitoredBarrier`)
 	// peerFrame matches a line of a traceback in the code of torch.distributed that communicates with peers.
-	peerFrame = lazyregexp.New(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|` +
-		`_tensor|pipelining|` +
-		`algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
+	peerFrame = lazyregexp.New(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|` +
+		`(rpc|nn|fsdp|tensor|_tensor|pipelining|algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
 	// ownNetwork matches exceptions of Python, and of libraries that fetch data, about the program's own connections. The
 	// name of a library in their text, as in an address, does not make them errors of a peer.
-	ownNetwork = lazyregexp.New(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|` +
-		`http|urllib|urllib3|` +
-		`requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
+	ownNetwork = lazyregexp.New(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|` +
+		`(socket|ssl|http|urllib|urllib3|requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
 	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
 	waited = lazyregexp.New(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
 )
@@ -47,13 +43,12 @@ func peerError(message string) bool { return exception{text: message}.ofPeer() }
 
 // ofPeer reports whether an exception is only about a peer.
 func (e exception) ofPeer() bool {
-	said := e.headline()
-	// the message goes on in the next lines
-	if ncclErrors().MatchString(said) || strings.Contains(e.more, "Original exception:") {
-		said += e.more
+	message := e.headline()
+	if ncclErrors().MatchString(message) || strings.Contains(e.more, "Original exception:") {
+		message += e.more // the cause is in the lines that follow
 	}
-	return lostPhrases().MatchString(e.text) || networkWords().MatchString(said) &&
-		(peerFrame().MatchString(e.frame) || peerWords().MatchString(said) && !ownNetwork().MatchString(e.text))
+	return lostPhrases().MatchString(e.text) || networkWords().MatchString(message) &&
+		(peerFrame().MatchString(e.frame) || peerWords().MatchString(message) && !ownNetwork().MatchString(e.text))
 }
 
 // IsWaiting reports whether a finding only says that the worker waited for a peer in vain. That peer may be alive.
@@ -68,9 +63,8 @@ var interrupts = lazyregexp.New(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|Gener
 func interrupted(message string) bool { return interrupts().MatchString(message) }
 
 var (
-	gpuErrors = lazyregexp.New(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|` +
-		`CUDNN_STATUS_|` +
-		`CUBLAS_STATUS_|device-side assert`)
+	gpuErrors = lazyregexp.New(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|` +
+		`cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|device-side assert`)
 	ncclErrors = lazyregexp.New(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
 )
 
@@ -89,8 +83,7 @@ func (e exception) kind() (failure.Kind, bool) {
 	return failure.Exception, true
 }
 
-// notable are the texts of which a line outside a traceback must contain one to be examined. They are rare in logs, so
-// a search for all of them costs little.
+// notable are rare texts. A scan costs little because it examines a line outside a traceback only if it contains one.
 var notable = [...][]byte{
 	[]byte(tracebackHeader),
 	[]byte("Exception ignored"),

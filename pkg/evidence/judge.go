@@ -25,7 +25,7 @@ type Case struct {
 	Code   int            // 0 if a signal ended it
 	Signal syscall.Signal // 0 if it exited by itself
 	At     time.Time      // when the end was seen
-	Began  time.Time      // when it was started; all evidence is between Began and At, whatever clocks say
+	Began  time.Time      // when it was started; evidence is dated between Began and At even if clocks disagree
 	// Text describes the end, for the kinds that follow from it.
 	Text string
 	// Failed says that the program could not be executed.
@@ -45,7 +45,8 @@ type Case struct {
 	State byte
 	// PeersLost is when the first of its peers reported a lost peer, or was known to have failed; zero if none has.
 	PeersLost time.Time
-	// OOM says that the OOM killer killed it; nil if it did not, or if the worker was stopped, because then nobody knows.
+	// OOM says that the OOM killer killed it; nil if it did not, or if the worker was stopped, because then that is not
+	// known.
 	OOM *failure.Finding
 	// AboutOOM ends the text about a SIGKILL for which OOM is nil.
 	AboutOOM string
@@ -82,7 +83,7 @@ func Judge(c Case) []failure.Finding {
 			all = append(all, *c.OOM)
 		}
 		all = append(all, suspected...)
-	case c.succeeded(): // what it had survived does not count
+	case c.succeeded(): // errors that it survived do not count
 	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0:
 		// a stop sends no such signal; the end of a process group may crash, and often aborts
 		suspected = append(suspected, finding(failure.Suspected, c.At, c.Text+", while it was being stopped"))
@@ -151,8 +152,8 @@ func (c *Case) within(t time.Time) time.Time {
 	return t
 }
 
-// end returns what follows from how the worker ended by itself, if anything. shown are errors of its own. peer says
-// that it reports a lost peer.
+// end returns the finding that follows from how the worker ended by itself; without a kind if there is none. shown are
+// errors of its own. peer says that it reports a lost peer.
 func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	own := len(shown) > 0
 	f := failure.Finding{Time: c.At, Text: c.Text}
@@ -217,7 +218,7 @@ func (c *Case) exited(f failure.Finding, own bool) failure.Finding {
 	if own {
 		return f
 	}
-	return lastWord(f, c.Last)
+	return withLastLine(f, c.Last)
 }
 
 func crash(s syscall.Signal) bool {

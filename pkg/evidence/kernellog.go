@@ -52,8 +52,8 @@ type kernelTail struct {
 	marked time.Time
 }
 
-// openKernelTail opens the log at its end. Nothing is readable if this user may not read the log, or if its pids belong
-// to another pid namespace.
+// openKernelTail opens the log at its end. The tail reads nothing if this user may not read the log, or if the log's
+// pids belong to another pid namespace.
 func openKernelTail(name string, root fs.FS) *kernelTail {
 	if ns, err := fs.ReadLink(root, "proc/self/ns/pid"); err == nil && ns != initialPIDNamespace {
 		return &kernelTail{}
@@ -157,8 +157,8 @@ func (t *kernelTail) records() (records []string, err error) {
 }
 
 var (
-	killedLine = lazyregexp.New(`(Memory cgroup out|` +
-		`Out) of memory: Killed process (\d+) \((.*)\)[^()]*anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
+	killedLine = lazyregexp.New(`(Memory cgroup out|Out) of memory: Killed process (\d+) \((.*)\)[^()]*` +
+		`anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
 	nvrmLine = lazyregexp.New(`NVRM: Xid \([^)]*\): .*`)
 	xidPID   = lazyregexp.New(`pid='?(\d+)`)
 )

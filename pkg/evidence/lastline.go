@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// noise matches lines that are written at the end whatever the reason: warnings, and the source line that Python shows
-	// with one; and the general advice of env after its error.
+	// noise matches last lines that say nothing about the reason: warnings, with the source line that Python adds, and the
+	// general advice of env after its error.
 	noise = lazyregexp.New(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp|env: use -\[v\]S to pass options`)
 	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
 	boxEnd = lazyregexp.New(`^\s*╰─+╯\s*$`)
@@ -20,18 +20,19 @@ var (
 	pythonError = lazyregexp.New(`^(\[rank\d+\]: )?[A-Za-z_][\w.]*(Error|Exception)(: |$)`)
 	// rankPrefix matches what torch's excepthook puts before each line.
 	rankPrefix = lazyregexp.New(`^\[rank\d+\]: `)
-	// plainError matches what explains itself without an exit code: a refusal of the interpreter, a usage error.
+	// plainError matches messages that need no exit code to explain them: of the interpreter, or about wrong usage.
 	plainError = lazyregexp.New(`^\S*python[\w.]*: (No module named|can't |Error while )|^\S+: error: |` +
 		`^(?i:fatal|error): `)
 	// notRun matches how a shell, or env, reports a command that it could not execute.
-	notRun = lazyregexp.New(`(?i): (command )?not found$|: (No such file or directory|Permission denied|` +
-		`Exec format error)$|` +
+	notRun = lazyregexp.New(`(?i): (command )?not found$|` +
+		`: (No such file or directory|Permission denied|Exec format error)$|` +
 		`: (cannot execute|error while loading shared libraries): `)
 )
 
-// lastWord completes f, for a worker that exited with a code of its own, with the line of its stderr that best explains
-// why. A line that explains itself is the whole reason. Any other may be unrelated, so the text says what it is.
-func lastWord(f failure.Finding, stderr []string) failure.Finding {
+// withLastLine completes f, for a worker that exited with a code of its own, with the line of its stderr that best
+// explains why. A line that explains itself is the whole reason. Any other line may be unrelated, so the text says that
+// it is the last line.
+func withLastLine(f failure.Finding, stderr []string) failure.Finding {
 	line, exited := lastLine(stderr), f.Kind == failure.Exited
 	switch {
 	case line == "":
@@ -74,7 +75,7 @@ func lastLine(stderr []string) string {
 	return lines[len(lines)-1]
 }
 
-// namesFile reports whether Python names a file and a line of it in the line.
+// namesFile reports whether a line of Python's output names a source file.
 func namesFile(line string) bool { return strings.Contains(line, `File "`) }
 
 // abortedBy returns the reason that a worker wrote before it aborted: the last such line of its stderr, else of its own
@@ -100,7 +101,7 @@ func abortedBy(shown []failure.Finding, stderr []string) string {
 	return reason
 }
 
-// namesNoFault reports whether a reason for an abort is none. C++ ended the process without an exception: usually
-// Python was ending while a thread of gloo still held a tensor, because the script had not called
-// destroy_process_group (pytorch#190489). That can happen after any end, a victim's too.
+// namesNoFault reports whether the reason for an abort explains nothing: C++ ended the process without an exception.
+// Usually Python was ending while a thread of gloo still held a tensor, because the script had not called
+// destroy_process_group (pytorch#190489). That can happen however a worker ends, also to a victim.
 func namesNoFault(reason string) bool { return strings.HasPrefix(reason, "terminate called without ") }

@@ -2,14 +2,11 @@ package evidence
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 // Machine reads evidence from the machine that this process runs on. Its methods may be called concurrently.
@@ -56,9 +53,8 @@ func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 
 // State returns the state of a process, as in proc(5): T if a signal has stopped it. It is 0 if unknown.
 func (*Machine) State(pid int) byte {
-	// /proc belongs to another pid namespace
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
-		return 0
+		return 0 // /proc belongs to another pid namespace
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -85,39 +81,4 @@ func (*Machine) Switches(pid int) (n uint64) {
 		n += count
 	}
 	return n
-}
-
-const (
-	// fileEnd is how much of the end of a file is read, in bytes.
-	fileEnd = 1 << 20
-	// fileLast is how much of its end counts as written by the last write. The time of the rest is unknown.
-	fileLast = 16 << 10
-)
-
-// ScanFile returns the evidence at the end of a file to which a worker wrote its stderr itself. It returns nothing if
-// the file cannot be read.
-func ScanFile(name string) []failure.Finding {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	skip := max(0, info.Size()-fileEnd)
-	data, err := io.ReadAll(io.NewSectionReader(f, skip, fileEnd))
-	if err != nil {
-		return nil
-	}
-	if skip > 0 { // the data begins within a line
-		_, data, _ = bytes.Cut(data, []byte("\n"))
-	}
-	last := max(0, len(data)-fileLast)
-	last = bytes.LastIndexByte(data[:last], '\n') + 1
-	var s Scanner
-	s.Scan(data[:last], time.Time{})
-	s.Scan(data[last:], info.ModTime())
-	return s.Findings()
 }

@@ -22,7 +22,7 @@ import (
 type Memory struct {
 	Path  string // of the cgroup in the file system; empty if unknown
 	Kills int64  // processes in it that the OOM killer has killed so far
-	Whole bool   // Kills counts the cgroups below it, too, or there are none
+	Whole bool   // Kills includes the cgroups below it, if there are any
 	Limit int64  // the tightest limit of the cgroup and those above, in bytes; 0 for none
 	Owner string // the cgroup that has the limit
 	// Below are the cgroups below it in which the OOM killer has killed processes that Kills does not count.
@@ -101,8 +101,8 @@ func (r KernelReport) OOM(c Case, pid int, pids map[int]int) *failure.Finding {
 const NotOOM = ", not by the kernel's OOM killer"
 
 // AboutOOM returns the end of the text of a worker that SIGKILL ended, if [KernelReport.OOM] does not blame the OOM
-// killer: [NotOOM] if a count that includes the workers has not changed. The kernel counts before it sends SIGKILL. If
-// only the machine's count is known, and has changed, AboutOOM says so.
+// killer. It is [NotOOM] if a count that includes the workers has not changed, because the kernel counts before it
+// sends SIGKILL. If only the machine's count is known, and has changed, the text names the number of kills.
 func (r KernelReport) AboutOOM() string {
 	killed, _, counted := r.kills()
 	if counted && killed <= 0 && r.Before.Whole && r.After.Whole {
@@ -144,7 +144,7 @@ func (r KernelReport) workerOOM(pid int, at time.Time) *failure.Finding {
 		return new(finding(failure.OOMKilled, at, join("killed by the OOM killer: ", limit,
 			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))))
 	}
-	if !counted || killed <= 0 || r.Log.Readable && int64(len(r.Log.Kills)) >= killed { // it has killed others
+	if !counted || killed <= 0 || r.Log.Readable && int64(len(r.Log.Kills)) >= killed { // all kills hit other processes
 		return nil
 	}
 	return new(finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which killed ",

@@ -19,14 +19,14 @@ const (
 	sameBurst = 4 * time.Second
 )
 
-// Scanner finds evidence in a worker's stderr, with the time when it was read. It keeps a few KiB however long the
-// stream is. What it finds does not depend on how the stream is split. The zero value is ready to use. Several
+// Scanner finds evidence in a worker's stderr, with the time when it was read. It keeps a few KiB, however long the
+// stream is. Its findings do not depend on how the stream is split into reads. The zero value is ready to use. Several
 // goroutines may use it, but only one may call Scan.
 type Scanner struct {
-	mu   sync.Mutex
-	s    scan
-	used bool
-	news chan<- struct{} // nil for none
+	mu      sync.Mutex
+	s       scan
+	used    bool
+	changed chan<- struct{} // see Notify; nil for none
 }
 
 // Scan examines the next bytes of the stream, which were read at the given time. It does not keep p.
@@ -40,7 +40,7 @@ func (s *Scanner) Scan(p []byte, read time.Time) {
 		return
 	}
 	select {
-	case s.news <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default: // no receiver, or a notification is pending
 	}
 }
@@ -50,7 +50,7 @@ func (s *Scanner) Scan(p []byte, read time.Time) {
 func (s *Scanner) Notify(c chan<- struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.news = c
+	s.changed = c
 }
 
 // Used reports whether Scan has got any bytes.
@@ -88,7 +88,7 @@ type scan struct {
 	line    []byte    // the unfinished line, at most maxLine of it
 	lineAt  time.Time // when its first byte was read
 	open    bool      // the line has begun
-	ignored bool      // the line before says that the next exception is ignored
+	ignored bool      // the previous line says that the next exception is ignored
 	// panicked is a panic of Rust whose message is in the next line; without a kind if there is none.
 	panicked failure.Finding
 	trace    *traceback

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxFrames is the most lines of a traceback before its exception, maxMessage the most lines of a message. Longer ones
-	// are given up.
+	// maxFrames is the most lines of a traceback before its exception, maxMessage the most lines of a message. The
+	// traceback ends at these limits.
 	maxFrames  = 2000
 	maxMessage = 200
 	// maxMore is how much of a message is kept after its first line, in bytes.
@@ -31,7 +31,7 @@ type traceback struct {
 	fetches bool      // a frame of a DataLoader is among them
 
 	first, last exception
-	loader      string // what a DataLoader says about the end of a process; empty for nothing
+	loader      string // a DataLoader's report of the end of a process; empty for none
 	known       bool   // first is set
 	linked      bool   // the next header belongs to the same chain
 	quotes      bool   // the next header is in the message of last

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// loss counts what one side of the console could not write for lack of space.
+// loss counts the bytes that one side of the console could not write for lack of space.
 type loss struct {
 	bytes      atomic.Int64          // in all
 	err        atomic.Pointer[error] // the last reason
@@ -23,7 +23,7 @@ func (l *loss) add(n int, err error) {
 	l.err.Store(&err)
 }
 
-// Lost says what one side of the console could not write for lack of space.
+// Lost says how much one side of the console could not write for lack of space.
 type Lost struct {
 	// Stream is "stdout" or "stderr", or "stdout" if both are the same file.
 	Stream string
@@ -70,7 +70,7 @@ func cause(err error) error {
 	return err
 }
 
-// Lost returns what each side of the console has lost so far for lack of space. It does not wait for a write.
+// Lost returns how much each side of the console has lost so far for lack of space. It does not wait for a write.
 func (c *Console) Lost() []Lost {
 	var all []Lost
 	for _, s := range c.sides() {
@@ -108,7 +108,7 @@ func (c *Console) Finish(text string, timeout time.Duration) {
 	}
 }
 
-// retryInterval is the pause between two attempts to write when there is no space. No event tells when there is.
+// retryInterval is the pause between two attempts to write when there is no space. No event announces free space.
 const retryInterval = 50 * time.Millisecond
 
 // finish writes text, after a notice of what was lost before it. It retries until timeout while there is no space.

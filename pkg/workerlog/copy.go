@@ -120,8 +120,8 @@ func (c *copier) show(ctx context.Context, b batch) {
 	}
 }
 
-// setIdleTimeout says that no process is left that should write. A pipe that stays open and silent for d is held by a
-// process outside the job.
+// setIdleTimeout is called once every process that should write has ended. A pipe that stays open and silent for d is
+// held by a process outside the job.
 func (c *copier) setIdleTimeout(pipe *os.File, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

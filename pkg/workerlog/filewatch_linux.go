@@ -13,8 +13,8 @@ import (
 
 // FileWatch waits for the first bytes of files that other processes write. The kernel notifies it; it does not poll.
 //
-// It watches less than a library would: a folder only for new names, and a file only until it has bytes. With an
-// event for each write in the folder, a worker that writes its own log there took twice as long.
+// It watches a folder only for new names, and a file only until it has bytes. A library would get an event for each
+// write in the folder, and a worker that wrote its own log there took twice as long.
 type FileWatch struct {
 	inotify *os.File
 	written chan string

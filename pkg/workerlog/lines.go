@@ -12,9 +12,8 @@ const (
 )
 
 // batch is what one write puts on the console: '\n', the prefix, then text in which every line but the first has its
-// own prefix. The console omits what its state makes superfluous: the newline if no other stream's line must be
-// broken off, the prefix if the text continues its stream's own line. So a batch takes one write and no copy,
-// whatever the state is.
+// own prefix. The console omits the newline if no line of another stream is unfinished, and the prefix if the text
+// continues its stream's own line. So a batch always takes one write and no copy.
 type batch struct {
 	buf       []byte
 	prefix    int  // length of the prefix
@@ -30,8 +29,8 @@ type batch struct {
 type lineSplitter struct {
 	prefix  stampedPrefix
 	pending []byte
-	// begun says that a part of the unfinished line was written. cr says that this part ends in "\r": then only "\n"
-	// would still belong to the line.
+	// begun says that a part of the unfinished line was written. cr says that this part ends in "\r": then only a "\n"
+	// still belongs to the line.
 	begun, cr bool
 	out       batch // reused; valid until the next call
 }

@@ -24,9 +24,8 @@ import (
 //	                           attempt_<restarts>.r<round>/…
 //	<base>/latest -> <run id>_<8 random>
 //
-// The last form of attempt is for a round that a membership change began, which is
-// not charged as a restart. No existing file or folder is ever reused or deleted,
-// except by [LogDir.Cleanup] and by rotation.
+// The last form of attempt is for a round that a membership change began, which is not charged as a restart. Only
+// [LogDir.Cleanup] and rotation delete anything, and no existing file or folder is reused.
 type LogDir struct {
 	run  string   // the folder of this run; empty: nothing is written
 	temp string   // the temporary folder around it; empty: the user named a folder

@@ -21,7 +21,7 @@ type Output struct {
 	// share. Without Filters or FilteredFile nothing is copied.
 	Filters      []string
 	FilteredFile string
-	// Piped makes the stream pass through a pipe where the worker could write the file itself, so that Scan sees it.
+	// Piped makes the stream pass through a pipe even if the worker could write the file itself, so that Scan sees it.
 	Piped bool
 	// Scan, if set, receives every byte that passes through a pipe. It sees nothing of a stream that the worker
 	// writes to a file itself.
@@ -31,10 +31,40 @@ type Output struct {
 	Warn func(error)
 }
 
-// Scanner examines what a worker writes. Scan is called from the stream's own goroutine, which it delays. It must not
-// keep p. read is the time at which p was read.
+// Scanner examines what a worker writes.
 type Scanner interface {
+	// Scan receives the next bytes of the stream and when they were read. It is called from the stream's own goroutine,
+	// which it delays, and must not keep p.
 	Scan(p []byte, read time.Time)
+}
+
+// OwnFile returns the file to which the worker writes the stream itself; empty if the stream passes through a pipe.
+func (o *Output) OwnFile() string {
+	if o.Console || o.isFiltered() || o.Rotation.MaxSize != 0 || o.Piped {
+		return ""
+	}
+	return o.File
+}
+
+// isFiltered reports whether lines of the stream are copied to FilteredFile.
+func (o *Output) isFiltered() bool { return len(o.Filters) > 0 && o.FilteredFile != "" }
+
+// AddScanner makes s examine the stream too.
+func (o *Output) AddScanner(s Scanner) {
+	if o.Scan != nil {
+		s = scanners{o.Scan, s}
+	}
+	o.Scan = s
+}
+
+// scanners passes everything on to each of them.
+type scanners []Scanner
+
+// Scan implements Scanner.
+func (s scanners) Scan(p []byte, read time.Time) {
+	for _, scanner := range s {
+		scanner.Scan(p, read)
+	}
 }
 
 // OutputRules are the options that decide where the output of workers goes, with torchrun's meaning. The zero value
@@ -48,8 +78,7 @@ type OutputRules struct {
 	Shown RankSet
 	// Rotation applies to the files of both streams.
 	Rotation Rotation
-	// StdoutFilters and StderrFilters select lines of teed and shown streams for
-	// the filtered files.
+	// StdoutFilters and StderrFilters select lines of teed and shown streams for the filtered files.
 	StdoutFilters, StderrFilters []string
 }
 

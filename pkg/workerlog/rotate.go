@@ -19,8 +19,8 @@ type Rotation struct {
 
 // logFile is the log file of one stream. With a rotation it is the current one of several. Rotated files are path.1
 // (the oldest), path.2 and so on, and keep their names. A file ends at the end of a line. It has at most MaxSize
-// bytes, with one exception: a line that began in it and no longer fits is written to its end, or, if the line itself
-// is longer than MaxSize, up to MaxSize bytes of it.
+// bytes, with one exception: a line that began in the file and does not fit is still written to its end, or up to
+// MaxSize bytes of it.
 //
 // If a file cannot be rotated, the stream continues in it, and the next attempt is after another MaxSize bytes.
 type logFile struct {

@@ -11,15 +11,15 @@ import (
 )
 
 // pipeSize is the requested size, in bytes, of the pipes between workers, launcher and the console's reader. A larger
-// one gained nothing, and uses up the user's quota, beyond which the kernel makes all new pipes of the user tiny.
+// size gains nothing and uses up the user's quota, beyond which the kernel makes all new pipes of the user tiny.
 const pipeSize = 256 << 10
 
 // giveUpStep limits each step by which Wait ends the copying after its context has ended.
 const giveUpStep = 50 * time.Millisecond
 
 // Stream is one output stream of one worker, from the worker to every destination of its [Output]. Open it, give its
-// ChildFile to the worker, then call Start, which begins the copying. The copying ends at end of file, when no
-// process has the worker's end open any more; Wait waits for that. Discard releases a stream that was never started.
+// ChildFile to the worker, then call Start, which begins the copying. The copying ends at end of file, once every
+// process has closed the worker's end; Wait waits for that. Discard releases a stream that was never started.
 type Stream struct {
 	child *os.File // the worker's end
 	pipe  *os.File // the other end; nil: the worker writes the file itself
@@ -47,7 +47,7 @@ func OpenStream(out Output, console *Console, std StreamSet) (*Stream, error) {
 		return s, nil
 	}
 	s.out = copier{name: std.String(), file: file, scan: out.Scan, warn: out.Warn}
-	if len(out.Filters) > 0 && out.FilteredFile != "" {
+	if out.isFiltered() {
 		if s.out.filter, err = openFilter(out); err != nil {
 			err = fmt.Errorf("%w: %w", ErrLogFile, err)
 		}
@@ -98,8 +98,8 @@ func (s *Stream) Start() {
 	}()
 }
 
-// SetIdleTimeout says that no process is left that should write to the started stream. If another process then keeps
-// the stream open and silent for d, the stream ends, and Wait returns an error.
+// SetIdleTimeout says that every process that should write to the started stream has ended. If another process then
+// keeps the stream open and silent for d, the stream ends, and Wait returns an error.
 func (s *Stream) SetIdleTimeout(d time.Duration) {
 	if s.pipe != nil {
 		s.out.setIdleTimeout(s.pipe, d)

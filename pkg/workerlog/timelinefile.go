@@ -26,9 +26,8 @@ type Timeline struct {
 
 // watchedFile is a log that a worker writes itself.
 //
-// An event for every write would cost as much as the writing. So a file that grows is not watched but checked every
-// checkInterval. When it stops growing it is watched again. So the cost has a limit, and a silent worker costs
-// nothing.
+// An event for every write would cost as much as the write. So a growing file is not watched but checked every
+// checkInterval, until it stops growing. That bounds the cost, and a silent worker costs nothing.
 type watchedFile struct {
 	pace    pacer
 	size    int64

@@ -18,7 +18,7 @@ const (
 	KindWorkerStarted   Kind = "worker_started" // one event for each worker
 	KindWorkerEnded     Kind = "worker_ended"
 	KindFirstStep       Kind = "first_step" // a worker of the node has done the round's first step
-	KindPreempted       Kind = "preempted"  // the workers of the node are to save, because the job is preempted
+	KindPreempted       Kind = "preempted"  // the job is preempted, so the workers of the node must save
 	KindStop            Kind = "stop"       // the agent begins to stop running workers
 	KindFailure         Kind = "failure"    // the cause of a worker's failure is known
 	KindHang            Kind = "hang"       // no worker of the job makes progress
@@ -30,7 +30,7 @@ const (
 // The kinds that only torch's events and metrics have.
 const (
 	KindStep   Kind = "step"   // a step of the agent has ended, after Duration; RawError is its error
-	KindState  Kind = "state"  // the agent has looked at the State of the worker group
+	KindState  Kind = "state"  // the State of the worker group, after a round
 	KindResult Kind = "result" // the State in which a worker of the last round has ended; one event for each worker
 	KindRun    Kind = "run"    // the run has ended in State, or with RawError, after Duration
 	KindUsage  Kind = "usage"  // a sample of a worker's Usage
@@ -92,8 +92,8 @@ type Event struct {
 	WorldSize   int    `json:"world_size,omitempty"`
 	Restarts    *int   `json:"restarts,omitempty"` // charged so far
 	MaxRestarts *int   `json:"max_restarts,omitempty"`
-	// LostNodes is how many nodes of the round before were lost. SameFailures is how many times in a row the failure that
-	// ended it has happened.
+	// LostNodes is how many nodes of the previous round were lost. SameFailures is how many times in a row the failure
+	// that ended that round has happened.
 	LostNodes    int `json:"lost_nodes,omitempty"`
 	SameFailures int `json:"same_failures,omitempty"`
 	// TrainingStep is the number of the step of KindFirstStep.

@@ -89,7 +89,7 @@ func (l *FileLog) Emit(e Event) {
 	}
 }
 
-// write writes the queued lines. After a write that was cut short, the next line begins on a line of its own.
+// write writes the queued lines. After an incomplete write it begins the next event on a new line.
 func (l *FileLog) write() {
 	defer close(l.done)
 	warned, partial := false, false

@@ -16,9 +16,9 @@ type resolver interface {
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
 
-// qualifiedHost returns the fully qualified name of this machine, whose plain name is host. As Python's socket.getfqdn,
-// it takes the first name with a dot that /etc/hosts or DNS has for the machine's first address. Without one it returns
-// host, also where that address is localhost's and Python would return "localhost".
+// qualifiedHost returns the fully qualified name of this machine, whose plain name is host. Like Python's
+// socket.getfqdn, it takes the first name with a dot that /etc/hosts or DNS has for the machine's first address. Without
+// one it returns host, even if the address is that of localhost, for which Python would return "localhost".
 func qualifiedHost(ctx context.Context, r resolver, host string) string {
 	addrs, err := r.LookupHost(ctx, host)
 	if err != nil || len(addrs) == 0 {
@@ -37,7 +37,7 @@ func qualifiedHost(ctx context.Context, r resolver, host string) string {
 // dialFunc is the Dial of net.Resolver.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newResolver returns a resolver that returns when the context of a lookup ends. One of net alone goes on waiting for a
+// newResolver returns a resolver whose lookups return when their context ends. A plain net.Resolver keeps waiting for a
 // DNS server that does not answer.
 func newResolver(dial dialFunc) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {

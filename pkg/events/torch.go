@@ -20,17 +20,17 @@ type TorchLines struct {
 	mu   sync.Mutex
 	w    io.Writer
 	err  error
-	host string  // in place of the events' host; empty: not known
-	hold bool    // while the search runs
-	held []Event // that wait for its end
+	host string  // replaces the events' host; empty: not known
+	hold bool    // the search for the host name runs
+	held []Event // wait for the end of the search
 }
 
 // NewTorchLines returns a sink that writes to w, with one Write for each event.
 func NewTorchLines(w io.Writer) *TorchLines { return &TorchLines{w: w} }
 
-// QualifyHost makes events carry the fully qualified name of this machine, as in torch, if there is one. host is its
-// plain name. The search takes at most 1 s, and ends with ctx. It delays the lines of that time, and no caller of Emit.
-// Call it before the first Emit, and Close at the end.
+// QualifyHost makes events carry the fully qualified name of this machine, as in torch, if it has one. host is its
+// plain name. The search takes at most 1 s, and ends with ctx. It delays lines, but no caller of Emit. Call it before
+// the first Emit, and Close at the end.
 func (l *TorchLines) QualifyHost(ctx context.Context, host string) {
 	l.qualify(ctx, newResolver(new(net.Dialer).DialContext), host)
 }
@@ -156,7 +156,7 @@ func torchState(e Event) string {
 	case e.Kind == KindRun && e.RawError != "":
 		return "FAILED"
 	case e.Kind == KindRun:
-		return "SUCCEEDED" // the run ended in order, whatever its result
+		return "SUCCEEDED" // the run ended without an error, even if the job failed
 	}
 	return ""
 }

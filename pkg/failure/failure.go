@@ -88,5 +88,5 @@ func (f Failure) Same(g Failure) bool {
 		f.LocalRank == g.LocalRank
 }
 
-// OnlyAsCause reports whether the worker is the root cause or has not failed at all; see [Kind.OnlyAsCause].
+// OnlyAsCause is [Kind.OnlyAsCause] of the failure's kind.
 func (f Failure) OnlyAsCause() bool { return f.Kind.OnlyAsCause() }

@@ -10,7 +10,7 @@ const (
 	OOMKilled Kind = "oom_killed" // the kernel's OOM killer ended it
 	Crashed   Kind = "crashed"    // SIGSEGV, SIGBUS, SIGILL, SIGFPE; SIGABRT after an error of its own
 	Killed    Kind = "killed"     // SIGKILL that the launcher did not send
-	// another signal that the launcher did not send, or SIGABRT without a reason on stderr
+	// another signal that the launcher did not send; SIGABRT without a reason on stderr
 	Signaled      Kind = "signalled"
 	ErrorFile     Kind = "error_file"     // it wrote an error file
 	Exception     Kind = "exception"      // a Python traceback on stderr

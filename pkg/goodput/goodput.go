@@ -12,8 +12,8 @@ import (
 	"slices"
 )
 
-// Goodput divides the time that the workers of a job had, in worker-seconds: the seconds of each node times its number
-// of workers. The parts do not overlap, and their sum is all that is known.
+// Goodput divides the time of a job's workers, in worker-seconds: the seconds of each node times its number of workers.
+// The parts do not overlap, and their sum is all known time.
 type Goodput struct {
 	// Startup is the time from the decision of a round to its first step. Without known steps it is 0.
 	Startup float64 `json:"startup"`
@@ -21,18 +21,18 @@ type Goodput struct {
 	Running float64 `json:"running"`
 	// Lost is the time of steps that were done again after a restart.
 	Lost float64 `json:"lost"`
-	// Detection is the time from the first failure of a round until all nodes were to stop.
+	// Detection is the time from the first failure of a round until all nodes had the order to stop.
 	Detection float64 `json:"detection"`
-	// Standstill is the time from then until the next round was decided, or the job had ended.
+	// Standstill is the time from that order until the next round was decided, or the job ended.
 	Standstill float64 `json:"standstill"`
-	// Preemption is the same after a preemption, in which workers save.
+	// Preemption is the time from the order to save, in a preemption, until all workers have ended.
 	Preemption float64 `json:"preemption"`
 	// Idle is the time of nodes that were in no round, and of workers that were done before the others.
 	Idle float64 `json:"idle"`
-	// Steps says that the workers have shown steps, so that Startup and Lost are known and Running is training.
+	// Steps says that steps of the workers are known, so Startup and Lost are known and Running is training.
 	Steps bool `json:"steps"`
-	// LostUnknown says that some Lost time may be part of Running, because the numbers of steps have gone down, or the
-	// last steps of a round are not known.
+	// LostUnknown says that Running may include lost time, because the numbers of steps went down, or the last steps of a
+	// round are not known.
 	LostUnknown bool `json:"lost_unknown,omitempty"`
 }
 
@@ -56,7 +56,7 @@ func (g Goodput) Parts() []Part {
 	}
 }
 
-// word says what Running is.
+// word names Running for people.
 func (g Goodput) word() string {
 	if g.Steps && !g.LostUnknown {
 		return "training"
@@ -105,7 +105,7 @@ func (g Goodput) String() string {
 	if g.Total() <= 0 {
 		return ""
 	}
-	// Not rounded up: a job that has lost something is not at 100 %.
+	// Rounded down, so that a job that has lost time never shows 100 %.
 	return fmt.Sprintf("%.1f %% %s", math.Floor(g.Share()*1000+1e-6)/10, g.word())
 }
 

@@ -4,8 +4,8 @@
 // [CheckFile] checks before the start whether the file can be written. [WriteFile] replaces the whole file at once, so
 // that no reader sees half of it.
 //
-// The package does not decide who is to blame; package agent does. It is a leaf and imports no other package of this
-// module that knows jobs.
+// The package does not find the root cause; package agent does. It is a leaf: it imports no package that deals with
+// jobs.
 //
 // Everything here may be used by several goroutines, as long as none of them changes the Report.
 package report

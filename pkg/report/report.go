@@ -20,9 +20,9 @@ const (
 	MaxWarnings = 100      // of Warnings: the first
 	MaxHangs    = 20       // of Hangs
 	MaxFiles    = 128      // of Attempts and FlightRecorder: the last
-	MaxText     = 64 << 10 // bytes of a Failure's Text: the end
+	maxText     = 64 << 10 // bytes of a Failure's Text: the end
 	MaxLine     = 4 << 10  // bytes of one line: the beginning
-	MaxSummary  = 300      // bytes of a summary in the last line of stderr and in the event log: its begin
+	MaxSummary  = 300      // bytes of a summary in the last line of stderr and in the event log: its beginning
 )
 
 // ReasonSuccess is the Reason of a launch that succeeded.
@@ -53,16 +53,16 @@ type Report struct {
 	Reason string `json:"reason"`
 	// OthersUnknown says that this node has succeeded and ended before it knew how the other nodes end.
 	OthersUnknown bool `json:"others_unknown,omitempty"`
-	// ClosedBy says who has closed the run, such as user@host; empty if it was not closed or that is unknown.
+	// ClosedBy says who closed the run, such as user@host; empty if nobody did or if that is not known.
 	ClosedBy string `json:"closed_by,omitempty"`
-	// SignaledBy is the process whose signal has stopped the launcher; nil if there was none, or it is not known, or the
-	// kernel has made the signal, as for Ctrl-C.
+	// SignaledBy is the process whose signal stopped the launcher; nil if there was no signal, if the sender is not known,
+	// or if the kernel made the signal, as for Ctrl-C.
 	SignaledBy *Sender `json:"signaled_by,omitempty"`
 	// Error is the launcher's own error; empty if a worker is the cause.
 	Error string `json:"error,omitempty"`
 	// Restarts counts the charged restarts of the job.
 	Restarts int `json:"restarts"`
-	// NoRestart says by which rule no restart followed; empty if none decided that.
+	// NoRestart says which rule ended the job instead of a restart; empty if none did.
 	NoRestart string `json:"no_restart,omitempty"`
 	// Goodput is how all workers of the job have used their time; nil if that is not known.
 	Goodput *goodput.Goodput `json:"goodput,omitempty"`
@@ -105,7 +105,7 @@ const (
 	EndFailure = "failure" // a worker of this node failed
 	EndStopped = "stopped" // a worker elsewhere failed, or nodes came or went
 	EndSignal  = "signal"  // the launcher received a stop signal
-	EndError   = "error"   // the launcher could not go on
+	EndError   = "error"   // the launcher itself failed
 )
 
 // Round is one round that included this node.
@@ -131,13 +131,13 @@ type Round struct {
 type Hang struct {
 	Time  Time `json:"time"` // when it was found
 	Round int  `json:"round"`
-	// Host is the node that looked at all workers, and wrote their stacks to Files, on that node. They are a text and a
-	// JSON file; none if they could not be written.
+	// Host is the node that examined all workers, and wrote their stacks to Files on that node: a text and a JSON file.
+	// Files is empty if they could not be written.
 	Host  string   `json:"host"`
 	Files []string `json:"files,omitempty"`
 	// Quiet is how long no worker had shown a sign of life, in seconds.
 	Quiet float64 `json:"quiet"`
-	// Ranks are the workers that are the likeliest reason; empty if that could not be told.
+	// Ranks are the workers that are the likeliest reason; empty if none could be named.
 	Ranks   []int  `json:"ranks"`
 	Summary string `json:"summary"`
 	// Over is when a worker of this node made progress again; zero if none did.
@@ -251,7 +251,7 @@ func (f *Failure) bounded() *Failure {
 	g := *f
 	g.Summary, g.Message, g.ErrorFileProblem = Head(g.Summary, MaxLine), Head(g.Message, MaxLine),
 		Head(g.ErrorFileProblem, MaxLine)
-	g.Text = Tail(g.Text, MaxText)
+	g.Text = Tail(g.Text, maxText)
 	g.Findings = append([]Finding(nil), g.Findings...)
 	for i := range g.Findings {
 		g.Findings[i].Text = Head(g.Findings[i].Text, MaxLine)
@@ -271,8 +271,8 @@ func Head(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(cut)], "") + cut
 }
 
-// Tail returns s as valid UTF-8, or its last lines if s is longer than limit bytes. The end of a traceback says the
-// most.
+// Tail returns s as valid UTF-8, or its last lines if s is longer than limit bytes. The end of a traceback is its most
+// useful part.
 func Tail(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

@@ -142,7 +142,7 @@ func TestBounds(t *testing.T) {
 	if len(back.Warnings) != MaxWarnings || back.WarningCount != 1000 || back.Warnings[0].Text != "the first" {
 		t.Errorf("%d warnings of %d", len(back.Warnings), back.WarningCount)
 	}
-	if got := back.RootCause; len(got.Text) > MaxText || len(got.Summary) > MaxLine ||
+	if got := back.RootCause; len(got.Text) > maxText || len(got.Summary) > MaxLine ||
 		len(got.Findings[0].Text) > MaxLine || !strings.HasSuffix(got.Text, "<é\n") {
 		t.Errorf("text of %d bytes, summary of %d", len(got.Text), len(got.Summary))
 	}

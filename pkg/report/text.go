@@ -18,8 +18,8 @@ const (
 
 // Text describes a failed run for people: the root cause, the other failures of this node, failures of other nodes, and
 // what ended earlier attempts. It keeps the headings and field names of torchrun's report (torch 2.14, ChildFailedError
-// in torch/distributed/elastic/multiprocessing/errors/__init__.py), and leaves out what would only say that there is
-// nothing to say. It is empty if no worker is known to have failed.
+// in torch/distributed/elastic/multiprocessing/errors/__init__.py), but omits empty fields. It is empty if no worker is
+// known to have failed.
 func (r Report) Text() string {
 	if r.RootCause == nil {
 		return ""
@@ -90,7 +90,7 @@ func (r Report) places() string {
 	return strings.Join(lines, "\n")
 }
 
-// path makes the name of a file one line: it may have any character.
+// path makes a file name safe to print in one line, because the name may contain any character.
 func path(name string) string { return OneLine(Printable(name)) }
 
 // earlier describes the failed attempts before the last one, in two lines each, the newest last; empty if there was

@@ -183,7 +183,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		a.history.end(endAfter(err), err.Error(), nil)
 		a.emitRun(took, err)
 		result := RunResult{
-			State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts,
+			State: a.state, Failures: countable(a.failures, err), Restarts: a.restarts,
 			Preempted: a.isPreempted(), Used: a.used(),
 		}
 		if end, ok := errors.AsType[*rdzv.EndedError](err); ok {

@@ -6,24 +6,22 @@ import (
 	"strings"
 )
 
-// OMPThreadsEnv is the variable that [OMPDefault] sets.
-const OMPThreadsEnv = "OMP_NUM_THREADS"
-
-// GPUCountEnv is the variable with the number of GPUs that a worker sees, so that the worker need not ask the driver.
-// The caller of [New] sets it in [Options].Env.
-const GPUCountEnv = "ELASTICRUN_GPU_COUNT"
-
-// HeartbeatEnv is the variable with the path of a file that a worker may touch to show that it makes progress, or into
-// which it may write the number of its step.
-const HeartbeatEnv = "ELASTICRUN_HEARTBEAT_FILE"
-
-// PreemptFileEnv is the variable with the path of a file that exists once the job is preempted: a JSON object. A
-// training loop may look for it at every step.
-const PreemptFileEnv = "ELASTICRUN_PREEMPT_FILE"
-
-// ControlFileEnv is the variable with the path of a file into which a worker may write words for the launcher, one a
-// line.
-const ControlFileEnv = "ELASTICRUN_CONTROL_FILE"
+// Environment variables of workers.
+const (
+	// OMPThreadsEnv is the variable that [OMPDefault] sets.
+	OMPThreadsEnv = "OMP_NUM_THREADS"
+	// GPUCountEnv has the number of GPUs that a worker sees, so that the worker need not ask the driver. The caller of
+	// [New] sets it in [Options].Env.
+	GPUCountEnv = "ELASTICRUN_GPU_COUNT"
+	// HeartbeatEnv has the path of a file that a worker may touch to show that it makes progress, or into which it may
+	// write the number of its step.
+	HeartbeatEnv = "ELASTICRUN_HEARTBEAT_FILE"
+	// PreemptFileEnv has the path of a file that exists once the job is preempted: a JSON object. A training loop may
+	// look for it at every step.
+	PreemptFileEnv = "ELASTICRUN_PREEMPT_FILE"
+	// ControlFileEnv has the path of a file into which a worker may write words for the launcher, one a line.
+	ControlFileEnv = "ELASTICRUN_CONTROL_FILE"
+)
 
 // OMPDefault applies a rule of torchrun: with more than one worker on a node, OMP_NUM_THREADS is set to 1 unless it is
 // set. applied reports whether OMPDefault has set it.

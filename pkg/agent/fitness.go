@@ -14,7 +14,7 @@ func (e *UnfitError) Unwrap() error { return e.Err }
 // failure ends the job anyway, so that the launcher ends with the worker's exit code.
 func (a *Agent) checkFitness(ctx context.Context) error {
 	last := a.restarts >= a.opts.Spec.MaxRestarts && !a.opts.RestartWindow
-	if a.opts.Fitness == nil || last || len(anyByItself(a.failures)) == 0 {
+	if a.opts.Fitness == nil || last || !anyByItself(a.failures) {
 		return nil
 	}
 	err := a.opts.Fitness.Check(ctx)

@@ -84,7 +84,7 @@ func (a *Agent) recordEnd() {
 	if own := a.ownFailures(); len(own) > 0 {
 		first = &own[0]
 	}
-	if anyByItself(a.failures) != nil {
+	if anyByItself(a.failures) {
 		a.history.end(report.EndFailure, first.Summary, first)
 		return
 	}

@@ -112,22 +112,23 @@ func absentFirst(all []failure.Failure) []failure.Failure {
 	return slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
 }
 
-// anyByItself returns the failures if at least one worker failed by itself; nil if all were stopped. A worker that was
-// stopped may have caused a failure, but if no worker failed, it caused none.
-func anyByItself(failures map[int]failure.Failure) map[int]failure.Failure {
+// anyByItself reports whether a worker failed by itself. A worker that was stopped may have caused a failure, but if no
+// worker failed, it caused none.
+func anyByItself(failures map[int]failure.Failure) bool {
 	for _, f := range failures {
 		if !f.Stopped && (f.ExitCode != 0 || f.Signal != 0) || f.Kind == failure.ErrorFile {
-			return failures
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// countable returns the failures of a run that ended with err. It returns none if the rendezvous was lost and all
-// workers have only lost their peers: the outage that took the store has taken those, too.
+// countable returns the failures of a run that ended with err. It returns none if no worker failed by itself, or if the
+// rendezvous was lost and all workers have only lost their peers: the outage that took the store has taken those, too.
 func countable(failures map[int]failure.Failure, err error) map[int]failure.Failure {
 	root, known := RunResult{Failures: failures}.RootCause()
-	if known && errors.Is(err, rdzv.ErrRendezvous) && (root.Kind == failure.PeerLost || root.OnlyAsCause()) {
+	outage := known && errors.Is(err, rdzv.ErrRendezvous) && (root.Kind == failure.PeerLost || root.OnlyAsCause())
+	if outage || !anyByItself(failures) {
 		return nil
 	}
 	return failures
@@ -137,7 +138,7 @@ func countable(failures map[int]failure.Failure, err error) map[int]failure.Fail
 // workers were stopped because of another node, only that node knows whether one of this node's was absent.
 func (a *Agent) ownFailures() []failure.Failure {
 	own := RunResult{Failures: a.failures}.ordered()
-	if len(own) > 0 && anyByItself(a.failures) == nil && own[0].OnlyAsCause() {
+	if len(own) > 0 && !anyByItself(a.failures) && own[0].OnlyAsCause() {
 		return own[1:]
 	}
 	return own

@@ -37,7 +37,7 @@ func likeliest(failures map[int]failure.Failure) *rdzv.Failure {
 		return nil
 	}
 	f := outgoing(all[0], time.Now())
-	f.OnlyStopped = anyByItself(failures) == nil
+	f.OnlyStopped = !anyByItself(failures)
 	for _, other := range all[1:] {
 		f.Alike = f.Alike || f.Signature() != "" && !other.Stopped && other.Signature() == f.Signature()
 	}

@@ -17,8 +17,8 @@ type resolver interface {
 }
 
 // qualifiedHost returns the fully qualified name of this machine, whose plain name is host. Like Python's
-// socket.getfqdn, it takes the first name with a dot that /etc/hosts or DNS has for the machine's first address. Without
-// one it returns host, even if the address is that of localhost, for which Python would return "localhost".
+// socket.getfqdn, it takes the first name with a dot that /etc/hosts or DNS has for the machine's first address.
+// Without one it returns host, even if the address is that of localhost, for which Python would return "localhost".
 func qualifiedHost(ctx context.Context, r resolver, host string) string {
 	addrs, err := r.LookupHost(ctx, host)
 	if err != nil || len(addrs) == 0 {

@@ -15,14 +15,14 @@ import (
 
 const gaveUp = "RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete"
 
-// tired ends one worker that has waited for a peer in vain.
-func (g *fakeGroup) tired(rank int) {
+// giveUp ends one worker that has waited for a peer in vain.
+func (g *fakeGroup) giveUp(rank int) {
 	g.says(rank, gaveUp)
 	g.exit(procs.Exit{LocalRank: rank, Code: 1, At: time.Now()})
 }
 
-// TestAbsence checks a job on one node. The worker that the others lost or waited for is named without a fault of its
-// own, unless another worker shows one.
+// TestAbsence checks a job on one node. The worker that the others lost or waited for is named even if it shows no
+// fault, unless another worker shows one.
 func TestAbsence(t *testing.T) {
 	const ms = time.Millisecond
 	left := func(g *fakeGroup, rank int) { g.exit(procs.Exit{LocalRank: rank, At: time.Now()}) }
@@ -55,30 +55,30 @@ func TestAbsence(t *testing.T) {
 			},
 			atOnce: true, root: 3, kind: failure.Exception, victims: 1,
 		},
-		{name: "one left, and nobody misses it", do: func(g *fakeGroup) {
+		{name: "one left, and no peer lost it", do: func(g *fakeGroup) {
 			left(g, 2)
 			g.exit(procs.Exit{LocalRank: 3, Code: 3, At: time.Now()})
 		}, root: 3, kind: failure.Exited},
 		{
-			name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: failure.Absent,
-			victims: 3,
+			name: "one is silent", do: func(g *fakeGroup) { g.giveUp(0); g.giveUp(1); g.giveUp(3) },
+			root: 2, kind: failure.Absent, victims: 3,
 		},
 		{
 			name: "one is silent, the others lose those who gave up",
-			do:   func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: failure.Absent,
+			do:   func(g *fakeGroup) { g.giveUp(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: failure.Absent,
 			victims: 3,
 		},
 		{
 			name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) },
 			root: 0, kind: failure.PeerLost, victims: 2, noted: true,
 		},
-		{name: "most are silent", do: func(g *fakeGroup) { g.tired(1) }, root: 1, kind: failure.PeerLost, noted: true},
+		{name: "most are silent", do: func(g *fakeGroup) { g.giveUp(1) }, root: 1, kind: failure.PeerLost, noted: true},
 		{
-			name: "all gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.tired(0); g.tired(2); g.tired(3) },
+			name: "all gave up", do: func(g *fakeGroup) { g.giveUp(1); <-time.After(ms); g.giveUp(0); g.giveUp(2); g.giveUp(3) },
 			root: 1, kind: failure.PeerLost, victims: 3, noted: true,
 		},
 		{
-			name: "one is paused", states: map[int]byte{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3,
+			name: "one is paused", states: map[int]byte{103: 'T'}, do: func(g *fakeGroup) { g.giveUp(0) }, root: 3,
 			kind: failure.Paused, victims: 1,
 		},
 		{
@@ -87,7 +87,7 @@ func TestAbsence(t *testing.T) {
 		},
 		{
 			name: "one is silent, and another shows an error",
-			do:   func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.tired(0); g.tired(1) }, atOnce: true,
+			do:   func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.giveUp(0); g.giveUp(1) }, atOnce: true,
 			root: 3, kind: failure.Suspected, victims: 2,
 		},
 	} {
@@ -156,7 +156,7 @@ func TestAbsenceElsewhere(t *testing.T) {
 				}
 				r, err := wait()
 				if err != nil || len(r.ordered()) != 1 || len(r.Failures) != 0 {
-					t.Errorf("%v; who is not the root cause has not failed: %+v", err, r)
+					t.Errorf("%v; absent workers count as failures: %+v", err, r)
 				}
 				if past := b.agent.history.rounds[0]; past.End != report.EndStopped || past.Failure != nil {
 					t.Errorf("the round was kept as %+v", past)
@@ -173,8 +173,9 @@ func TestAbsenceElsewhere(t *testing.T) {
 	}
 }
 
-// If a worker has waited in vain, other nodes learn of it after the other waiting workers have had time to report.
-func TestHoldBeforeOthersHear(t *testing.T) {
+// If a worker has waited in vain, other nodes learn of it only after this node's other waiting workers had time to
+// report.
+func TestDelayBeforeOthersKnow(t *testing.T) {
 	for _, tt := range []struct {
 		name, says string
 		stop       bool // comes after half a second

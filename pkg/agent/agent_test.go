@@ -27,9 +27,7 @@ func TestRunSucceeds(t *testing.T) {
 	if r.State != Succeeded || r.IsFailed() || r.Restarts != 0 || len(r.Failures) != 0 {
 		t.Errorf("result %+v", r)
 	}
-	if diff := cmp.Diff([]string{"rendezvous", "stop SIGTERM", "succeed"}, b.list()); diff != "" {
-		t.Errorf("what was done (-want +got):\n%s", diff)
-	}
+	b.wantCalls(t, "rendezvous", "stop SIGTERM", "succeed")
 	want := []string{
 		"RENDEZVOUS agent", "ASSIGN_WORKER_RANKS agent", "START worker 100", "START worker 101",
 		"SUCCEEDED worker 100", "SUCCEEDED worker 101", "SUCCEEDED agent",
@@ -44,9 +42,7 @@ func TestRunSucceeds(t *testing.T) {
 		"workers.default.remaining_restarts": 3, "workers.default.succeeded": 1,
 		"run.success": 1, "rendezvous.success": 1, "initialize_workers.success": 1, "assign_worker_ranks.success": 1,
 	} {
-		if got := b.metrics.Get(name); got.Count == 0 || got.Last != want {
-			t.Errorf("metric %s = %+v, want %v", name, got, want)
-		}
+		b.wantMetric(t, name, want)
 	}
 	if got := b.metrics.Get("run.duration.ms"); got.Count != 1 {
 		t.Errorf("run.duration.ms = %+v", got)
@@ -71,12 +67,8 @@ func TestRunRestartsOnceAndSucceeds(t *testing.T) {
 			t.Errorf("start %d: environment %v", start, env)
 		}
 	}
-	if got := b.metrics.Get("workers.default.run_success_with_retries"); got.Last != 1 {
-		t.Errorf("run_success_with_retries = %+v", got)
-	}
-	if got := b.metrics.Get("workers.default.flakiness"); got.Last != 50 {
-		t.Errorf("flakiness = %+v, want 50", got)
-	}
+	b.wantMetric(t, "workers.default.run_success_with_retries", 1)
+	b.wantMetric(t, "workers.default.flakiness", 50)
 	if got := b.metrics.Get("restart_workers.success"); got.Count != 1 {
 		t.Errorf("restart_workers = %+v", got)
 	}
@@ -97,12 +89,8 @@ func TestRunFails(t *testing.T) {
 	if got := b.states(); !cmp.Equal(want, got[len(got)-4:]) {
 		t.Errorf("last events %v, want %v", got, want)
 	}
-	if got := b.metrics.Get("workers.default.run_failed_with_retries"); got.Last != 1 {
-		t.Errorf("run_failed_with_retries = %+v", got)
-	}
-	if got := b.metrics.Get("workers.default.flakiness"); got.Last != 100 {
-		t.Errorf("flakiness = %+v", got)
-	}
+	b.wantMetric(t, "workers.default.run_failed_with_retries", 1)
+	b.wantMetric(t, "workers.default.flakiness", 100)
 	if b.state() != Failed {
 		t.Errorf("group left %v", b.state())
 	}
@@ -124,11 +112,9 @@ func TestSignalStopsWorkers(t *testing.T) {
 			Advice: "press Ctrl-C again after a second to kill them now",
 		}}
 		if diff := cmp.Diff(want, b.group().policies, cmpopts.IgnoreFields(procs.StopPolicy{}, "KillNow")); diff != "" {
-			t.Errorf("ladder (-want +got):\n%s", diff)
+			t.Errorf("stop policies (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"rendezvous", "leave", "stop SIGINT"}, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous", "leave", "stop SIGINT")
 		if b.state() != Stopped {
 			t.Errorf("group left %v", b.state())
 		}
@@ -149,7 +135,7 @@ func TestLostGuardKills(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		if l := b.launcher.groups[0].policies; len(l) != 1 || l[0].Signal != syscall.SIGKILL || l[0].Grace != 0 {
-			t.Errorf("ladder %+v", l)
+			t.Errorf("stop policies %+v", l)
 		}
 	})
 }

@@ -55,9 +55,9 @@ func TestDeferStop(t *testing.T) {
 		root  int
 	}{
 		{name: "nothing", want: time.Second},
-		{name: "the guilty one speaks", do: []func(setup){after(500*ms, says)}, want: 500 * ms, root: 1},
-		{name: "it had spoken", do: []func(setup){says}, want: 0, root: 1},
-		{name: "too late", do: []func(setup){after(1500*ms, says)}, want: time.Second},
+		{name: "the lost peer shows an error", do: []func(setup){after(500*ms, says)}, want: 500 * ms, root: 1},
+		{name: "the lost peer had shown an error before", do: []func(setup){says}, want: 0, root: 1},
+		{name: "the lost peer shows an error too late", do: []func(setup){after(1500*ms, says)}, want: time.Second},
 		{name: "others are victims, too", do: []func(setup){
 			after(300*ms, func(s setup) { s.g.victim(2) }),
 			after(600*ms, says),
@@ -77,11 +77,11 @@ func TestDeferStop(t *testing.T) {
 		},
 		{name: "the first has a fault of its own", first: procs.Exit{LocalRank: 3, Code: 3}, want: 0, root: 3},
 		{name: "there are other nodes", nodes: 2, want: 0},
-		{name: "the rendezvous has heard of it", do: []func(setup){
+		{name: "the rendezvous stops the round and leaves time", do: []func(setup){
 			after(100*ms, stops(0)),
 			after(200*ms, stops(30*time.Second)),
 		}, want: time.Second},
-		{name: "the rendezvous presses", do: []func(setup){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
+		{name: "the rendezvous stops the round and leaves no time", do: []func(setup){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
 		{name: "the user presses Ctrl-C again", do: []func(setup){after(100*ms, func(s setup) { close(s.killNow) })}, want: 100 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,9 +119,8 @@ func TestDeferStop(t *testing.T) {
 	}
 }
 
-// A stop signal of the user ends the delay: then the node leaves before its workers are signaled. Other signals are
-// forwarded.
-func TestHoldAndSignals(t *testing.T) {
+// A stop signal ends the delay, and the node leaves before it signals its workers. Other signals are forwarded.
+func TestSignalsDuringDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forward := make(chan os.Signal)
 		b := newHarness(t, WorkerSpec{}, runsOn)
@@ -138,7 +137,7 @@ func TestHoldAndSignals(t *testing.T) {
 			t.Errorf("%v after %v, signals %v", err, time.Since(begun), b.group().signals)
 		}
 		if got := b.list(); len(got) != 4 || got[2] != "leave" || got[3] != "stop SIGINT" {
-			t.Errorf("what was done: %v", got)
+			t.Errorf("calls: %v", got)
 		}
 	})
 }

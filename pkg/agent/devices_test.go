@@ -114,10 +114,10 @@ func TestRestartWaitsForDevices(t *testing.T) {
 					t.Errorf("pids asked for (-want +got):\n%s", diff)
 				}
 				if got := log.count(stillInUse); got != tt.inUse {
-					t.Errorf("told %d times that they are in use: %s", got, &log.text)
+					t.Errorf("logged %d times that they are in use: %s", got, &log.text)
 				}
 				if got := log.count(notKnown); got != tt.unknown {
-					t.Errorf("told %d times that it is not known: %s", got, &log.text)
+					t.Errorf("logged %d times that it is not known: %s", got, &log.text)
 				}
 			})
 		})
@@ -168,7 +168,7 @@ func TestWaitForDevicesEnds(t *testing.T) {
 			}
 		})
 	})
-	t.Run("told to stop", func(t *testing.T) {
+	t.Run("signaled", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}))
 			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}

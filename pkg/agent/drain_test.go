@@ -63,7 +63,7 @@ func TestUnreadConsole(t *testing.T) {
 				time.AfterFunc(settleTimeout+time.Second, func() {
 					calls := b.list()
 					if last := calls[len(calls)-1]; last != "rendezvous" && last != "succeed" {
-						t.Errorf("by now it was done: %v", calls)
+						t.Errorf("calls after the time to settle: %v", calls)
 					}
 				})
 				if _, err := wait(); err != nil {

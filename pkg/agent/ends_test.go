@@ -51,9 +51,7 @@ func checkRemote(t *testing.T, b *harness, r RunResult) {
 			t.Errorf("metric %s = %+v, want %v", name, got, want)
 		}
 	}
-	if got := b.metrics.Get("workers.default.flakiness"); got.Last != 100 {
-		t.Errorf("flakiness %+v, want 100", got)
-	}
+	b.wantMetric(t, "workers.default.flakiness", 100)
 	for _, name := range []string{"restart_workers.failure", "initialize_workers.failure", "rendezvous.failure"} {
 		if got := b.metrics.Get(name); got.Count != 0 {
 			t.Errorf("metric %s = %+v: the end of the job is no failure of a step", name, got)
@@ -153,9 +151,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 		b.rdzv.endAt(0, failedElsewhere())
 		r := b.run(t)
 		checkRemote(t, b, r)
-		if diff := cmp.Diff([]string{"rendezvous"}, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous")
 	})
 	t.Run("it succeeded after this node was quarantined", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
@@ -201,7 +197,7 @@ func TestEndAfterSuccess(t *testing.T) {
 			t.Errorf("events %v: this node's workers succeeded", got)
 		}
 	})
-	t.Run("told of success", func(t *testing.T) {
+	t.Run("the job succeeded", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, allSucceed)
 		b.rdzv.succeed = ended(rdzv.Outcome{Ending: rdzv.EndSucceeded})
 		if r := b.run(t); r.State != Succeeded {
@@ -218,9 +214,7 @@ func TestRestartsBeyondBudget(t *testing.T) {
 		t.Errorf("result %+v", r)
 	}
 	for name, want := range map[string]float64{"remaining_restarts": 0, "flakiness": 50, "run_success_with_retries": 1} {
-		if got := b.metrics.Get("workers.default." + name); got.Last != want {
-			t.Errorf("%s = %+v, want %v", name, got, want)
-		}
+		b.wantMetric(t, "workers.default."+name, want)
 	}
 	if diff := cmp.Diff([]string{"5/0/false"}, b.folders.names); diff != "" {
 		t.Errorf("attempt folders of a node that came late (-want +got):\n%s", diff)

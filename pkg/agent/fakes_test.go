@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -323,6 +325,22 @@ func (b *harness) start(ctx context.Context) (wait func() (RunResult, error)) {
 	return func() (RunResult, error) {
 		<-done
 		return r, err
+	}
+}
+
+// wantCalls checks what the agent called on its fakes.
+func (b *harness) wantCalls(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, b.list()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// wantMetric checks the last value of a metric.
+func (b *harness) wantMetric(t *testing.T, name string, want float64) {
+	t.Helper()
+	if got := b.metrics.Get(name); got.Count == 0 || got.Last != want {
+		t.Errorf("metric %s = %+v, want %v", name, got, want)
 	}
 }
 

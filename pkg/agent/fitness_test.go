@@ -49,7 +49,7 @@ func TestFitness(t *testing.T) {
 		{name: "not fit", restarts: 2, bad: 2, script: []func(*fakeGroup){fails, fails, allSucceed}, calls: 2, unfit: true},
 		{name: "the last failure", restarts: 1, bad: 2, script: []func(*fakeGroup){fails, fails}, calls: 1},
 		{
-			name: "the last, for all one knows", restarts: 1, forgets: true, bad: 2, script: []func(*fakeGroup){fails, fails},
+			name: "the last of the budget, with a restart window", restarts: 1, forgets: true, bad: 2, script: []func(*fakeGroup){fails, fails},
 			calls: 2, unfit: true,
 		},
 	} {

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Streams that are selected by global rank are selected anew in each round.
+// A selection of streams by global rank applies to each round's own ranks.
 func TestLogsByGlobalRank(t *testing.T) {
 	tee, err := workerlog.ParseStreamSpec("g5:3")
 	if err != nil {

@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -89,10 +87,7 @@ func TestPreempt(t *testing.T) {
 		b.group().exit(procs.Exit{LocalRank: 1})
 		r, err := wait()
 		wasPreempted(t, r, err)
-		calls := []string{"rendezvous", "SIGUSR1 for 0", "SIGUSR1 for 1", "stop SIGTERM", "rendezvous", "leave"}
-		if diff := cmp.Diff(calls, b.list()); diff != "" {
-			t.Error(diff)
-		}
+		b.wantCalls(t, "rendezvous", "SIGUSR1 for 0", "SIGUSR1 for 1", "stop SIGTERM", "rendezvous", "leave")
 		if seen := b.rdzv.seen[1]; !seen.Preempted || seen.Finished || seen.Failure != nil {
 			t.Errorf("%+v", seen)
 		}
@@ -115,10 +110,7 @@ func TestPreemptLateHandlers(t *testing.T) {
 		}
 		r, err := wait()
 		wasPreempted(t, r, err)
-		want := []string{"rendezvous", "SIGUSR1 for 0", "SIGUSR1 for 1", "stop SIGTERM", "rendezvous", "leave"}
-		if diff := cmp.Diff(want, b.list()); diff != "" {
-			t.Error(diff)
-		}
+		b.wantCalls(t, "rendezvous", "SIGUSR1 for 0", "SIGUSR1 for 1", "stop SIGTERM", "rendezvous", "leave")
 	})
 }
 
@@ -271,10 +263,7 @@ func TestPreemptRequested(t *testing.T) {
 		}
 		r, err := wait()
 		wasPreempted(t, r, err)
-		want := []string{"rendezvous", "preempt: this node", "stop SIGTERM", "rendezvous", "leave"}
-		if diff := cmp.Diff(want, b.list()); diff != "" {
-			t.Error(diff)
-		}
+		b.wantCalls(t, "rendezvous", "preempt: this node", "stop SIGTERM", "rendezvous", "leave")
 	})
 }
 

@@ -27,10 +27,7 @@ func TestFailureIsReportedFirst(t *testing.T) {
 	if r := b.run(t); r.State != Succeeded || r.Restarts != 1 {
 		t.Errorf("result %+v", r)
 	}
-	want := []string{"rendezvous", "fail 5", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed"}
-	if diff := cmp.Diff(want, b.list()); diff != "" {
-		t.Errorf("what was done (-want +got):\n%s", diff)
-	}
+	b.wantCalls(t, "rendezvous", "fail 5", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed")
 	sent := b.rdzv.sent[0]
 	sent.Age = 0
 	wantFailure := rdzv.Failure{
@@ -99,10 +96,7 @@ func TestStopRunsAgain(t *testing.T) {
 				if r, err := wait(); err != nil || r.State != Succeeded || r.Restarts != b.rdzv.restarts {
 					t.Errorf("result %+v, %v", r, err)
 				}
-				want := []string{"rendezvous", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed"}
-				if diff := cmp.Diff(want, b.list()); diff != "" {
-					t.Errorf("what was done (-want +got):\n%s", diff)
-				}
+				b.wantCalls(t, "rendezvous", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed")
 				if f := b.rdzv.seen[1].Failure; f != nil {
 					t.Errorf("a victim of the stop was sent as a failure: %+v", f)
 				}
@@ -174,9 +168,7 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 				if r, err := wait(); err != nil || r.State != Succeeded || r.Restarts != 1 {
 					t.Errorf("result %+v, %v", r, err)
 				}
-				if diff := cmp.Diff(tt.want, b.list()); diff != "" {
-					t.Errorf("what was done (-want +got):\n%s", diff)
-				}
+				b.wantCalls(t, tt.want...)
 				if f := b.rdzv.seen[1].Failure; f == nil || f.ExitCode != 9 {
 					t.Errorf("the member's failure is %+v", f)
 				}
@@ -196,10 +188,7 @@ func TestSucceedRunsAgain(t *testing.T) {
 	if r := b.run(t); r.State != Succeeded {
 		t.Errorf("result %+v", r)
 	}
-	want := []string{"rendezvous", "stop SIGTERM", "succeed", "rendezvous", "stop SIGTERM", "succeed"}
-	if diff := cmp.Diff(want, b.list()); diff != "" {
-		t.Errorf("what was done (-want +got):\n%s", diff)
-	}
+	b.wantCalls(t, "rendezvous", "stop SIGTERM", "succeed", "rendezvous", "stop SIGTERM", "succeed")
 	if diff := cmp.Diff([]string{"0/0/false", "0/1/true"}, b.folders.names); diff != "" {
 		t.Errorf("attempt folders (-want +got):\n%s", diff)
 	}
@@ -246,10 +235,7 @@ func TestStopAfterSuccess(t *testing.T) {
 			allSucceed(g)
 		}
 		b.run(t)
-		want := []string{"rendezvous", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed"}
-		if diff := cmp.Diff(want, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed")
 	})
 }
 
@@ -264,10 +250,7 @@ func TestStopForSilenceAfterExits(t *testing.T) {
 			allSucceed(g)
 		}
 		b.run(t)
-		want := []string{"rendezvous", "stop SIGTERM", "succeed"}
-		if diff := cmp.Diff(want, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous", "stop SIGTERM", "succeed")
 	}
 }
 

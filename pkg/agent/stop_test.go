@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -81,7 +79,9 @@ func TestKillByWhileStopping(t *testing.T) {
 				Code:      1,
 			})
 		}},
-		{"told to stop", func(_ *harness, cancel context.CancelCauseFunc) { cancel(&SignalError{Signal: syscall.SIGTERM}) }},
+		{"after a signal", func(_ *harness, cancel context.CancelCauseFunc) {
+			cancel(&SignalError{Signal: syscall.SIGTERM})
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -110,23 +110,23 @@ func TestGraces(t *testing.T) {
 	for _, tt := range []struct {
 		name              string
 		restart, shutdown time.Duration
-		cause             time.Duration // when the launcher is; 0 for never
-		before            bool          // then there is no failure
+		signal            time.Duration // when the launcher gets a signal; 0 for never
+		noFailure         bool
 		want              time.Duration
 	}{
 		{name: "a failure", restart: 5 * time.Second, shutdown: time.Minute, want: 5 * time.Second},
 		{name: "a failure, no grace", shutdown: time.Minute, want: 0},
 		{
-			name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, cause: time.Second, before: true,
+			name: "a signal", restart: 5 * time.Second, shutdown: time.Minute, signal: time.Second, noFailure: true,
 			want: time.Minute,
 		},
 		{
-			name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, cause: 3 * time.Second,
+			name: "a signal after a failure", restart: time.Minute, shutdown: 7 * time.Second, signal: 3 * time.Second,
 			want: 10 * time.Second,
 		},
 		{
-			name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second,
-			cause: 3 * time.Second, want: 5 * time.Second,
+			name: "a signal after a failure, which leaves enough time", restart: 5 * time.Second, shutdown: 7 * time.Second,
+			signal: 3 * time.Second, want: 5 * time.Second,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -138,10 +138,10 @@ func TestGraces(t *testing.T) {
 				wait := b.start(ctx)
 				var took time.Duration
 				b.group().onStop = stubborn(&took)
-				if tt.cause != 0 {
-					time.AfterFunc(tt.cause, func() { cancel(&SignalError{Signal: syscall.SIGTERM}) })
+				if tt.signal != 0 {
+					time.AfterFunc(tt.signal, func() { cancel(&SignalError{Signal: syscall.SIGTERM}) })
 				}
-				if !tt.before {
+				if !tt.noFailure {
 					b.group().exit(procs.Exit{LocalRank: 1, Code: 1})
 				}
 				_, _ = wait()
@@ -178,7 +178,7 @@ func TestSignalToEverybody(t *testing.T) {
 		name   string
 		after  time.Duration // the launcher's copy, after the worker's end
 		stop   time.Duration // how long the siblings take
-		signal bool          // the job was told to stop; else it failed
+		signal bool          // the run ends by the signal; else with a failure
 	}{
 		{"at once", 0, 0, true},
 		{"a moment later", 20 * time.Millisecond, 0, true},
@@ -204,7 +204,7 @@ func TestSignalToEverybody(t *testing.T) {
 					r, err := b.agent.Run(ctx)
 					switch {
 					case tt.signal && (!errors.Is(err, cause) || len(r.Failures) != 0):
-						t.Errorf("result %+v, %v, want that it was told to stop", r, err)
+						t.Errorf("result %+v, %v, want the signal", r, err)
 					case !tt.signal && (err != nil || !r.IsFailed()):
 						t.Errorf("result %+v, %v, want a failure", r, err)
 					case tt.signal && nodes > 1 && len(b.rdzv.seen) != 1:
@@ -219,7 +219,7 @@ func TestSignalToEverybody(t *testing.T) {
 // A node that leaves reports that before it signals its workers, whatever the reason.
 func TestLeaveComesFirst(t *testing.T) {
 	stuck := &procs.StuckError{Processes: []string{"pid 42 (python3), state D"}}
-	t.Run("told to stop, and a worker ends of it", func(t *testing.T) {
+	t.Run("signaled, and a worker ends because of the signal", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 			g.exit(procs.Exit{LocalRank: 0, Signal: syscall.SIGTERM})
@@ -228,11 +228,9 @@ func TestLeaveComesFirst(t *testing.T) {
 		if _, err := b.agent.Run(ctx); err == nil {
 			t.Error("no error")
 		}
-		if diff := cmp.Diff([]string{"rendezvous", "leave", "stop SIGTERM"}, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous", "leave", "stop SIGTERM")
 	})
-	t.Run("told to stop after success", func(t *testing.T) {
+	t.Run("signaled after success", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, allSucceed)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := &SignalError{Signal: syscall.SIGTERM}
@@ -243,9 +241,7 @@ func TestLeaveComesFirst(t *testing.T) {
 		if _, err := b.agent.Run(ctx); !errors.Is(err, cause) || b.state() != Stopped {
 			t.Errorf("error %v, state %v", err, b.state())
 		}
-		if diff := cmp.Diff([]string{"rendezvous", "stop SIGTERM", "succeed", "leave"}, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous", "stop SIGTERM", "succeed", "leave")
 	})
 	t.Run("a process does not die", func(t *testing.T) {
 		drained := 0
@@ -265,9 +261,7 @@ func TestLeaveComesFirst(t *testing.T) {
 		if root, ok := r.RootCause(); !errors.Is(err, stuck) || !ok || root.ExitCode != 5 || b.state() != Unknown {
 			t.Errorf("result %+v, %v", r, err)
 		}
-		if diff := cmp.Diff([]string{"rendezvous", "fail 1", "stop SIGTERM", "leave"}, b.list()); diff != "" {
-			t.Errorf("what was done (-want +got):\n%s", diff)
-		}
+		b.wantCalls(t, "rendezvous", "fail 1", "stop SIGTERM", "leave")
 	})
 }
 

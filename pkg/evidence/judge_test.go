@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		},
 		{"SIGKILL", Case{Signal: syscall.SIGKILL}, []failure.Kind{failure.Killed}},
 		{
-			"SIGKILL, and the kernel tells why",
+			"SIGKILL by the OOM killer",
 			Case{Signal: syscall.SIGKILL, OOM: &oom},
 			[]failure.Kind{failure.OOMKilled, failure.Killed},
 		},
@@ -115,10 +115,10 @@ func TestJudge(t *testing.T) {
 			[]failure.Kind{failure.Killed, failure.PeerLost},
 		},
 		{"SIGTERM from outside", Case{Signal: syscall.SIGTERM}, []failure.Kind{failure.Signaled}},
-		{"a shell tells SIGSEGV", Case{Code: 139}, []failure.Kind{failure.Crashed}},
-		{"a shell tells SIGKILL", Case{Code: 137}, []failure.Kind{failure.Killed}},
+		{"a shell reports SIGSEGV", Case{Code: 139}, []failure.Kind{failure.Crashed}},
+		{"a shell reports SIGKILL", Case{Code: 137}, []failure.Kind{failure.Killed}},
 		{
-			"a shell tells SIGABRT, a watchdog's",
+			"a shell reports SIGABRT by a watchdog",
 			Case{Code: 134, Shown: []failure.Finding{peer}},
 			[]failure.Kind{failure.PeerLost, failure.PeerLost},
 		},

@@ -212,9 +212,9 @@ func TestOOMOfChild(t *testing.T) {
 		{"a loader's exception", Case{Code: 1, Shown: []failure.Finding{loader}}, before, after, nil, true},
 		{"in the error file", Case{Code: 1, ErrorFile: &loader}, before, after, nil, true},
 		{"a shell", Case{Code: 137}, before, after, []OOMKill{{PID: 42}}, true},
-		{"it speaks of nothing", Case{Code: 1}, before, after, nil, false},
-		{"nobody was taken", Case{Code: 137}, before, before, nil, false},
-		{"another worker was", Case{Code: 137}, before, after, []OOMKill{{PID: 7}}, false},
+		{"it reports no kill", Case{Code: 1}, before, after, nil, false},
+		{"the OOM killer killed nothing", Case{Code: 137}, before, before, nil, false},
+		{"the OOM killer killed another worker", Case{Code: 137}, before, after, []OOMKill{{PID: 7}}, false},
 		{"nothing is known", Case{Code: 137}, Memory{}, Memory{}, nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

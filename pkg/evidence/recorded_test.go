@@ -300,7 +300,7 @@ func TestOfErrorFile(t *testing.T) {
 	}
 }
 
-func TestLastWord(t *testing.T) {
+func TestLastLine(t *testing.T) {
 	for _, tt := range []struct {
 		name, stderr, want string
 	}{

@@ -89,7 +89,7 @@ var streams = []struct {
 	{"an interrupt", trace("KeyboardInterrupt"), nil},
 	{"an end in order", trace("SystemExit: 3"), nil},
 	{
-		"a signal that torch's handler tells",
+		"a signal that torch's handler reports",
 		trace("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), nil,
 	},
 	{"ignored by Python", "Exception ignored in: <function f at 0x7f>\n" + trace("ValueError: late"), nil},
@@ -287,7 +287,7 @@ var streams = []struct {
 		}},
 	},
 	{
-		"the watchdog tells of a CUDA error",
+		"the watchdog reports a CUDA error",
 		"[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered\n",
 		[]failure.Finding{{
 			Kind: failure.CUDA,
@@ -454,7 +454,7 @@ func TestScannerNotifies(t *testing.T) {
 	s.Notify(nil)
 	s.Scan([]byte(trace("KeyError: b")), read.Add(time.Minute))
 	if len(notified) != 0 {
-		t.Error("it still tells")
+		t.Error("it still notifies")
 	}
 }
 

@@ -59,9 +59,9 @@ func startGroup(t *testing.T, specs ...Spec) *Group {
 }
 
 // stopGroup stops g and waits for its output.
-func stopGroup(t *testing.T, g *Group, l StopPolicy) {
+func stopGroup(t *testing.T, g *Group, policy StopPolicy) {
 	t.Helper()
-	if err := g.Stop(l); err != nil {
+	if err := g.Stop(policy); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -71,8 +71,7 @@ func stopGroup(t *testing.T, g *Group, l StopPolicy) {
 	}
 }
 
-// awaitLine blocks until the worker's stdout file holds a whole line, which says
-// that it is ready.
+// awaitLine blocks until the worker's stdout file holds a whole line, which says that the worker is ready.
 func awaitLine(t *testing.T, s Spec) string {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -300,9 +299,9 @@ func TestKillNowEndsTheGrace(t *testing.T) {
 	}
 }
 
-// With Options.Track, ProcessTree knows what a stop ended: workers that had exited, their children, and their
-// daemons.
-func TestFamily(t *testing.T) {
+// With Options.Track, ProcessTree lists the processes that a stop ended: workers that had exited, their children, and
+// their daemons.
+func TestProcessTree(t *testing.T) {
 	spec := shell(
 		t,
 		0,
@@ -344,7 +343,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// Only processes of the job are signaled, not a child that other code of this process started, not even while Stop
+// Stop signals only processes of the job. It spares a child that other code of this process started, even while it
 // searches for leftovers.
 func TestStopSparesOthers(t *testing.T) {
 	other := exec.Command("sleep", "100")
@@ -364,8 +363,7 @@ func TestStopSparesOthers(t *testing.T) {
 	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: 5 * time.Second, Leftovers: 300 * time.Millisecond})
 }
 
-// A worker that exited before the stop is a cause; a worker that was running is a victim, whichever exit was seen
-// first.
+// A worker that exited before the stop is a cause; a worker that was running is a victim.
 func TestVictims(t *testing.T) {
 	for range testenv.Repeat(t, 20, 500) {
 		g := startGroup(t, shell(t, 0, "exit 1"), shell(t, 1, "exec sleep 100"))
@@ -394,7 +392,7 @@ func TestOneGroupAtATime(t *testing.T) {
 		t.Error("a second group was started beside the first")
 	}
 	if err := s.Close(); err == nil {
-		t.Error("closed although a group is live")
+		t.Error("closed while a group is live")
 	}
 	stopGroup(t, g, orderly)
 	g, err = s.Start([]Spec{shell(t, 0, "true")}, nil)
@@ -407,9 +405,8 @@ func TestOneGroupAtATime(t *testing.T) {
 	}
 }
 
-// A start may be canceled halfway: the remaining workers are not started, and the group can be stopped like any
-// other.
-func TestStartOfARoundThatIsOver(t *testing.T) {
+// A start may be canceled halfway: the remaining workers are not started, and the group can be stopped like any other.
+func TestCanceledStart(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
 	for _, tt := range []struct {
@@ -444,7 +441,7 @@ func TestStartOfARoundThatIsOver(t *testing.T) {
 				g.exits <- x
 			}
 			if g.HaveExited() {
-				t.Error("all workers have exited, though some will never give an Exit")
+				t.Error("all workers count as exited, but some never started")
 			}
 			stopGroup(t, g, orderly)
 			if got := len(g.Exits()); got != tt.started {

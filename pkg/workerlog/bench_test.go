@@ -15,11 +15,10 @@ import (
 // The benchmarks pass this much through per worker; set TEE_MB for other sizes.
 const defaultTeeMB = 20
 
-// BenchmarkTee80 and BenchmarkTee8K measure four workers that write lines of 80
-// bytes and 8 KiB to a teed stdout, beside the same producers through four tee(1)
-// into one cat. Metrics: x-tee is our wall time as a multiple of theirs, x-cpu the
-// same for the CPU time of all processes together (it tells more on a busy
-// machine), cpu-s/GB the CPU time that this process alone spends on a GB.
+// BenchmarkTee80 and BenchmarkTee8K measure four workers that write lines of 80 bytes and 8 KiB to a teed stdout. They
+// run the same producers through four tee(1) into one cat for comparison. Metrics: x-tee is our wall time as a multiple
+// of theirs, x-cpu the same for the CPU time of all processes together (more reliable on a busy machine), cpu-s/GB the
+// CPU time that this process alone spends on a GB.
 func BenchmarkTee80(b *testing.B) { benchmarkTee(b, 80, 64<<10) }
 
 func BenchmarkTee8K(b *testing.B) { benchmarkTee(b, 8<<10, 64<<10) }

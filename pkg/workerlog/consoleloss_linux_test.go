@@ -45,7 +45,7 @@ func TestConsoleWithoutRoom(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if err := c.ReportLost(0); err != nil {
-		t.Errorf("told twice: %v", err)
+		t.Errorf("reported twice: %v", err)
 	}
 }
 

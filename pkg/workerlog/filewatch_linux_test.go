@@ -19,7 +19,7 @@ func next(t *testing.T, w *FileWatch) string {
 	case path := <-w.Written():
 		return filepath.Base(path)
 	case <-time.After(time.Minute):
-		t.Fatal("nobody told of a file")
+		t.Fatal("no file was reported")
 		return ""
 	}
 }
@@ -47,8 +47,8 @@ func TestWatchFiles(t *testing.T) {
 	if got := next(t, w); got != "before" {
 		t.Errorf("first came %s", got)
 	}
-	writeText(t, filepath.Join(dir, "stranger"), "x")
-	writeText(t, paths[2], "") // no more than made
+	writeText(t, filepath.Join(dir, "unwatched"), "x")
+	writeText(t, paths[2], "") // created, but empty
 	f, err := os.Create(paths[1])
 	if err != nil {
 		t.Fatal(err)

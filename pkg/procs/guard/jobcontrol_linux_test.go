@@ -124,7 +124,7 @@ func TestDeadlineWhileSuspended(t *testing.T) {
 			j.send("end")
 			j.ends(7)
 			if !strings.Contains(j.stderr.String(), "agent continues after 1 kills\n") {
-				t.Error("the agent was told to continue before the kill")
+				t.Error("the guard asked the agent to continue before the kill")
 			}
 		})
 	}

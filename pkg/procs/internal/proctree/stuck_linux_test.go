@@ -20,14 +20,14 @@ func TestStuckIn(t *testing.T) {
 		files map[string]string // below task/; a stack "EACCES" may not be read
 		want  string
 	}{
-		{name: "no thread to be seen"},
+		{name: "no visible thread"},
 		{
-			name:  "told in full",
+			name:  "everything is known",
 			files: map[string]string{pid + "/stat": pid + " (python3) D" + rest, pid + "/wchan": "nfs_wait", pid + "/stack": "[<0>] nfs_wait+0x12/0x40 [nfs]\n[<0>] vfs_read+0x1/0x2\n"},
 			want:  ", in uninterruptible sleep in nfs_wait, kernel stack: nfs_wait < vfs_read",
 		},
 		{
-			name:  "not told",
+			name:  "the kernel hides both",
 			files: map[string]string{pid + "/stat": pid + " (python3) D" + rest, pid + "/wchan": "0", pid + "/stack": "EACCES"},
 			want:  ", in uninterruptible sleep (the kernel does not say where), kernel stack for root only",
 		},

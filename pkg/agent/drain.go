@@ -40,15 +40,13 @@ func (a *Agent) awaitReader(ctx context.Context) error {
 	if a.unread == nil {
 		return nil
 	}
-	waiting, giveUp := context.WithCancel(ctx)
 	taken := make(chan struct{})
-	go func() {
+	giveUp := inBackground(ctx, func(ctx context.Context) {
 		defer close(taken)
-		a.unread.WaitOutput(waiting)
-	}()
+		a.unread.WaitOutput(ctx)
+	})
 	err := a.delayStart(ctx, taken)
 	giveUp()
-	<-taken
 	if err == nil && a.halt == nil {
 		a.warnIncomplete(a.unread.Drain(ctx))
 		a.unread = nil

@@ -16,7 +16,7 @@ type killWatch struct {
 	quit     func()
 }
 
-// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Shortly before the grace is over it
+// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Shortly before the grace ends, it
 // shows where the workers are. Call end when the workers are gone.
 func watchForKill(
 	ctx context.Context, o Options, round int, policy procs.StopPolicy, announce func(rdzv.Stop),

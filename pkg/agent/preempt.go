@@ -207,12 +207,28 @@ func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 	a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).
 		Msgf("preempted: the workers have %s to save and exit", seconds.Format(plan.save))
 	signaled := a.announcePreemption(a.processes, stop, time.Now().Add(plan.save))
-	over, retry := time.NewTimer(plan.save), time.NewTicker(handlerInterval)
+	running, err := a.awaitSavingWorkers(ctx, &stop, signaled, plan.save)
+	if err != nil {
+		return err
+	}
+	if a.halt = &stop; running > 0 {
+		a.log.Warn().Int("workers", running).Int("round", stop.Round).
+			Msg("the time to save is over: stopping the workers that still run; check whether the checkpoint is complete")
+	}
+	return nil
+}
+
+// awaitSavingWorkers waits until all workers have exited, their time is over, or another Stop of the round arrives,
+// which it merges into stop. It returns how many workers still run. It signals workers that install a handler late.
+func (a *Agent) awaitSavingWorkers(
+	ctx context.Context, stop *rdzv.Stop, signaled map[int]bool, save time.Duration,
+) (running int, err error) {
+	over, retry := time.NewTimer(save), time.NewTicker(handlerInterval)
 	defer over.Stop()
 	defer retry.Stop()
 	unhandled := time.After(unhandledAfter)
 	// Workers that were not started, because the round was over by then, do not exit.
-	running := len(a.processes.PIDs()) - (len(a.workers) - a.running)
+	running = len(a.processes.PIDs()) - (len(a.workers) - a.running)
 	for running > 0 {
 		select {
 		case x := <-a.processes.Exits():
@@ -220,40 +236,30 @@ func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 				running--
 			}
 			a.exitWhileSaving(x)
-			continue
 		case <-retry.C:
 			if a.processes.SignalHandlers(stop.Preemption.Signal, signaled) {
 				retry.Stop()
 				unhandled = nil
 			}
-			continue
 		case <-unhandled:
 			a.logUnhandled(signaled, stop.Preemption.Signal)
-			continue
 		case sig := <-a.opts.Forward:
 			a.processes.Signal(sig.(syscall.Signal))
-			continue
 		case <-a.pings:
-			continue
 		case <-a.timersExpired():
 			a.takeTimers()
-			continue
 		case later := <-a.opts.Rendezvous.Stops():
-			if later.Round != stop.Round {
-				continue
+			if later.Round == stop.Round {
+				*stop = later.Merge(*stop)
+				return running, nil
 			}
-			stop = later.Merge(stop)
 		case <-over.C:
+			return running, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return running, context.Cause(ctx)
 		}
-		break
 	}
-	if a.halt = &stop; running > 0 {
-		a.log.Warn().Int("workers", running).Int("round", stop.Round).
-			Msg("the time to save is over: stopping the workers that still run; check whether the checkpoint is complete")
-	}
-	return nil
+	return 0, nil
 }
 
 // logUnhandled logs how many workers have not got the signal.

@@ -9,29 +9,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// moving is recorded memory of a thread that returns from its innermost function, and calls it again, whenever somebody
-// asks for its innermost frame.
+// moving is recorded memory of a thread that returns from its innermost function, or calls it again, before each read
+// of its innermost frame.
 type moving struct {
 	*recording
 
 	pointer uint64    // address of the pointer to the innermost frame
 	frames  [2]uint64 // the innermost two
-	moves   int       // how often it still does
-	asked   int
+	moves   int       // how often it does that
+	moved   int
 }
 
 func (m *moving) readAt(p []byte, addr uint64) error {
 	if addr != m.pointer || len(p) != 8 {
 		return m.recording.readAt(p, addr)
 	}
-	if m.asked < m.moves {
-		m.asked++
+	if m.moved < m.moves {
+		m.moved++
 	}
-	binary.LittleEndian.PutUint64(p, m.frames[m.asked%2])
+	binary.LittleEndian.PutUint64(p, m.frames[m.moved%2])
 	return nil
 }
 
-// TestChanged reads threads whose stack changes between the two times that it is read.
+// TestChanged reads threads whose stack changes between two reads.
 func TestChanged(t *testing.T) {
 	for _, file := range recordings(t) {
 		for _, tc := range []struct {
@@ -48,11 +48,8 @@ func TestChanged(t *testing.T) {
 			t.Run(filepath.Base(file)+"/"+tc.name, func(t *testing.T) {
 				m, state := newMoving(t, file)
 				m.moves = tc.moves
-				l, err := layoutFor(m, &found{runtime: m.runtime, version: m.version})
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, err := newReader(m, m.runtime, l).readStack(state)
+				reader, _ := m.mustOpen(t, m)
+				got, err := reader.readStack(state)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -69,15 +66,8 @@ func TestChanged(t *testing.T) {
 func newMoving(t *testing.T, file string) (*moving, threadState) {
 	t.Helper()
 	r := load(t, file)
-	l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := newReader(r, r.runtime, l)
-	states, err := reader.threadStates()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader, states := r.mustOpen(t, r)
+	l := reader.layout
 	m := &moving{recording: r, pointer: states[0].addr + l.threadFrame}
 	if l.frames == chainedFrames {
 		chain, err := readWord(r, m.pointer)
@@ -94,8 +84,8 @@ func newMoving(t *testing.T, file string) (*moving, threadState) {
 	return m, states[0]
 }
 
-// TestReused changes each word of recorded memory between two dumps, such as a name where an object was freed and
-// another one made. The second dump must not keep anything of the first.
+// TestReused changes each word of recorded memory between two dumps, as if another object had taken that memory. The
+// second dump must not keep anything of the first.
 func TestReused(t *testing.T) {
 	for _, file := range recordings(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -103,17 +93,13 @@ func TestReused(t *testing.T) {
 			different := 0
 			for i := range len(original.words()) {
 				r := original.clone()
-				l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
-				if err != nil {
-					t.Fatal(err)
-				}
-				used := newReader(r, r.runtime, l)
+				used, _ := r.mustOpen(t, r)
 				before, err := dump(used)
 				if err != nil {
 					t.Fatal(err)
 				}
 				r.words()[i][i%8]++
-				want, err := dump(newReader(r, r.runtime, l))
+				want, err := dump(newReader(r, r.runtime, used.layout))
 				if err != nil {
 					continue
 				}
@@ -132,22 +118,15 @@ func TestReused(t *testing.T) {
 	}
 }
 
-// TestTorn makes the contradictions in recorded memory that a process leaves which changes it meanwhile.
+// TestTorn makes contradictions in recorded memory, as a read finds them that the process changes meanwhile.
 func TestTorn(t *testing.T) {
 	// Until 3.10 the instructions' size is not read, and a frame does not say what called it.
 	onlyLater := []string{"instruction after the code", "the chain ends at a function that Python called"}
 	for _, file := range recordings(t) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			original := load(t, file)
-			l, err := layoutFor(original, &found{runtime: original.runtime, version: original.version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			reader := newReader(original, original.runtime, l)
-			states, err := reader.threadStates()
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader, states := original.mustOpen(t, original)
+			l := reader.layout
 			calls, _, err := reader.walk(nil, states[0])
 			if err != nil {
 				t.Fatal(err)
@@ -197,25 +176,17 @@ func (r *recording) word(addr uint64) uint64 {
 	return word(r.pages[addr&^(pageSize-1)][:], addr%pageSize)
 }
 
-// TestTaggedReference sets the bits with which a frame says who counts the reference to its code object.
+// TestTaggedReference sets a flag of reference counting in the frames' references to code objects.
 func TestTaggedReference(t *testing.T) {
 	r := load(t, "testdata/python-3.14.txt")
-	l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := newReader(r, r.runtime, l)
-	states, err := reader.threadStates()
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader, states := r.mustOpen(t, r)
 	for _, s := range states {
 		calls, _, err := reader.walk(nil, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range calls {
-			at := c.frame + l.frameCode
+			at := c.frame + reader.layout.frameCode
 			r.pages[at&^(pageSize-1)][at%pageSize] |= 1
 		}
 	}

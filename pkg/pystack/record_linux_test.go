@@ -49,8 +49,8 @@ blocked.wait()
 print("ready", flush=True), sys.stdin.read()
 `
 
-// TestRecord makes a recording. Set it up so that the interpreter's environment and paths are not those of a person:
-// whatever a dump needs is in the recording.
+// TestRecord makes a recording. The recording contains all memory that a dump needs, so run the interpreter without
+// personal paths and environment variables.
 func TestRecord(t *testing.T) {
 	if *record == "" {
 		return
@@ -60,11 +60,11 @@ func TestRecord(t *testing.T) {
 	p := mustOpen(t, run.pid)
 	reader := &recorder{mem: p.reader.mem, pages: map[uint64]*[pageSize]byte{}}
 	r := &recording{version: p.version, runtime: p.reader.runtime}
-	l, err := layoutFor(reader, &found{runtime: r.runtime, version: r.version})
+	python, err := r.open(reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.want, err = dump(newReader(reader, r.runtime, l)); err != nil {
+	if r.want, err = dump(python); err != nil {
 		t.Fatal(err)
 	}
 	r.pages = reader.pages
@@ -78,7 +78,7 @@ func TestRecord(t *testing.T) {
 // recordedBlock is how many bytes are in a line of a recording.
 const recordedBlock = 16
 
-// minimize sets to 0 whatever does not matter.
+// minimize sets to 0 all bytes that do not change the dump.
 func (r *recording) minimize(t *testing.T) {
 	t.Helper()
 	if got, err := r.dump(); err != nil || !reflect.DeepEqual(got, r.want) {

@@ -41,13 +41,33 @@ func (r *recording) readAt(p []byte, addr uint64) error {
 	return nil
 }
 
+// open returns a reader of mem, which is r or a memory in front of it.
+func (r *recording) open(mem memory) (*reader, error) {
+	l, err := layoutFor(mem, &found{runtime: r.runtime, version: r.version})
+	return newReader(mem, r.runtime, l), err
+}
+
+// mustOpen is open for a reader that must work. It also returns the states of the threads.
+func (r *recording) mustOpen(t *testing.T, mem memory) (*reader, []threadState) {
+	t.Helper()
+	reader, err := r.open(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states, err := reader.threadStates()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reader, states
+}
+
 // dump reads all threads of a recorded process.
 func (r *recording) dump() ([]Thread, error) {
-	l, err := layoutFor(r, &found{runtime: r.runtime, version: r.version})
+	reader, err := r.open(r)
 	if err != nil {
 		return nil, err
 	}
-	return dump(newReader(r, r.runtime, l))
+	return dump(reader)
 }
 
 // dump reads all threads, like Process.Threads without the kernel's part.

@@ -57,19 +57,8 @@ func mayExceed(uid int, status, uids []byte, mapped bool) bool {
 	if uid == 0 && root {
 		return true
 	}
-	caps, err := strconv.ParseUint(statusField(status, "CapEff:"), 16, 64)
+	caps, err := strconv.ParseUint(proctree.StatusField(status, "CapEff:"), 16, 64)
 	return err == nil && first && caps&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
-}
-
-// statusField returns the first word of a line of /proc/PID/status (proc(5)).
-func statusField(status []byte, name string) string {
-	for line := range bytes.Lines(status) {
-		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			word, _, _ := strings.Cut(strings.TrimSpace(string(rest)), "\t")
-			return word
-		}
-	}
-	return ""
 }
 
 // tightUserLimit returns the user's limit if n more tasks might exceed it. It counts the user's tasks only if the
@@ -121,10 +110,11 @@ func userTasks(proc string, uid int) (n int, err error) {
 			continue
 		}
 		status, err := os.ReadFile(path.Join(at, "status"))
-		if err != nil || statusField(status, "Uid:") != strconv.Itoa(uid) {
+		owner, _, _ := strings.Cut(proctree.StatusField(status, "Uid:"), "\t") // the real user id
+		if err != nil || owner != strconv.Itoa(uid) {
 			continue // it has exited, or belongs to another user
 		}
-		if threads, err := strconv.Atoi(statusField(status, "Threads:")); err == nil {
+		if threads, err := strconv.Atoi(proctree.StatusField(status, "Threads:")); err == nil {
 			n += threads
 		}
 	}

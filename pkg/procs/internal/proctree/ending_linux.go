@@ -42,18 +42,5 @@ func endingBy(stat, status []byte) bool {
 	if err == nil && flags&ending != 0 {
 		return true
 	}
-	for line := range strings.Lines(string(status)) {
-		set, pending := strings.CutPrefix(line, "SigPnd:")
-		if !pending {
-			set, pending = strings.CutPrefix(line, "ShdPnd:")
-		}
-		if !pending {
-			continue
-		}
-		signals, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-		if err == nil && signals&(1<<(syscall.SIGKILL-1)) != 0 {
-			return true
-		}
-	}
-	return false
+	return hasSignal(status, "SigPnd:", syscall.SIGKILL) || hasSignal(status, "ShdPnd:", syscall.SIGKILL)
 }

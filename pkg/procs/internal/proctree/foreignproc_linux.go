@@ -1,7 +1,6 @@
 package proctree
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"strconv"
@@ -28,12 +27,7 @@ func ProcIsOurs() bool {
 // has the process's pid in each namespace, from that of /proc down to its own; the same number twice still means two
 // namespaces. Kernels before 4.1 and kernels without pid namespaces have no such line.
 func oneNamespace(status []byte) bool {
-	for line := range bytes.Lines(status) {
-		if pids, ok := bytes.CutPrefix(line, []byte("NSpid:")); ok {
-			return len(bytes.Fields(pids)) == 1
-		}
-	}
-	return true
+	return len(strings.Fields(StatusField(status, "NSpid:"))) <= 1
 }
 
 // maxPID is the kernel's own limit on pids, PID_MAX_LIMIT. A new pid namespace starts with it.

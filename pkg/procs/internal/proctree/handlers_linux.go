@@ -9,23 +9,6 @@ import (
 	"syscall"
 )
 
-// SignalSet reports whether a set of signals in a process's status, such as "SigIgn:", contains sig. Without /proc it
-// returns false.
-func SignalSet(pid int, name string, sig syscall.Signal) bool {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	return hasSignal(string(status), name, sig)
-}
-
-func hasSignal(status, name string, sig syscall.Signal) bool {
-	for line := range strings.Lines(status) {
-		if text, ok := strings.CutPrefix(line, name); ok {
-			set, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
-			return err == nil && set&(1<<(sig-1)) != 0
-		}
-	}
-	return false
-}
-
 // maxWrappers is how many programs may be between a worker and the program that does its work.
 const maxWrappers = 16
 
@@ -41,11 +24,11 @@ func SignalHandler(pid int, sig syscall.Signal) (handler int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	return handlerBelow(pid, string(status), sig, maxWrappers), true
+	return handlerBelow(pid, status, sig, maxWrappers), true
 }
 
 // handlerBelow returns the process that handles sig: pid, which has that status, or one that it wraps; 0 for none.
-func handlerBelow(pid int, status string, sig syscall.Signal, depth int) (handler int) {
+func handlerBelow(pid int, status []byte, sig syscall.Signal, depth int) (handler int) {
 	if takesSignal(status, sig) {
 		return pid
 	}
@@ -57,7 +40,7 @@ func handlerBelow(pid int, status string, sig syscall.Signal, depth int) (handle
 		if err != nil {
 			continue
 		}
-		found := handlerBelow(child, string(status), sig, depth-1)
+		found := handlerBelow(child, status, sig, depth-1)
 		switch {
 		case found != 0 && handler != 0:
 			return 0
@@ -71,7 +54,7 @@ func handlerBelow(pid int, status string, sig syscall.Signal, depth int) (handle
 // takesSignal reports whether a process with this status catches sig, or has blocked it for signalfd or sigwait. The C
 // library, Python and shells block all signals for a moment when they start a process or a thread. Then SIGSEGV, which
 // no program waits for, is blocked too, and sig would kill the process later.
-func takesSignal(status string, sig syscall.Signal) bool {
+func takesSignal(status []byte, sig syscall.Signal) bool {
 	return hasSignal(status, "SigCgt:", sig) ||
 		hasSignal(status, "SigBlk:", sig) && !hasSignal(status, "SigBlk:", syscall.SIGSEGV)
 }

@@ -17,7 +17,7 @@ func TestTakesSignal(t *testing.T) {
 		{"the same with a handler", "SigBlk:\tfffffffe7ffbfeff\nSigCgt:\t0000000000000200\n", true},
 		{"nothing", "", false},
 	} {
-		if got := takesSignal(tt.status, syscall.SIGUSR1); got != tt.takes {
+		if got := takesSignal([]byte(tt.status), syscall.SIGUSR1); got != tt.takes {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

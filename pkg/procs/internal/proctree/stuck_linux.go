@@ -127,13 +127,10 @@ func kernelStack(dir, thread string) string {
 // ", or is "".
 func tracerOf(proc string, pid int) string {
 	status, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
-	for line := range strings.Lines(string(status)) {
-		tracer, found := strings.CutPrefix(line, "TracerPid:")
-		if tracer = strings.TrimSpace(tracer); !found || tracer == "0" {
-			continue
-		}
-		name, _ := os.ReadFile(filepath.Join(proc, tracer, "comm"))
-		return fmt.Sprintf(", held by its tracer, pid %s (%s): end that debugger", tracer, strings.TrimSpace(string(name)))
+	tracer := StatusField(status, "TracerPid:")
+	if tracer == "" || tracer == "0" {
+		return ""
 	}
-	return ""
+	name, _ := os.ReadFile(filepath.Join(proc, tracer, "comm"))
+	return fmt.Sprintf(", held by its tracer, pid %s (%s): end that debugger", tracer, strings.TrimSpace(string(name)))
 }

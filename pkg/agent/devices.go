@@ -71,7 +71,7 @@ func (a *Agent) pollDevices(ctx context.Context, pids map[int]bool) error {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				a.log.Warn().Strs("processes", using).Str("waited", seconds.Format(devicesTimeout)).
-					Msg("GPUs are still in use by processes that have ended: starting the workers all the same")
+					Msg("GPUs are still in use by processes that have ended: starting the workers anyway")
 			}
 			return nil
 		}

@@ -75,16 +75,15 @@ func TestRestartWaitsForDevices(t *testing.T) {
 		name    string
 		devices fakeDevices
 		want    time.Duration // until each restart
-		inUse   int           // warnings that they are
-		unknown int           // that this is not known
-		asked   int           // groups
+		inUse   int           // warnings that devices are in use
+		unknown int           // warnings that this is not known
+		asked   int           // groups whose devices were queried
 	}{
 		{name: "free at once", want: 0, asked: 2},
-		{name: "a slow look", devices: fakeDevices{each: 2 * time.Second}, want: 2 * time.Second, asked: 2},
+		{name: "a slow query", devices: fakeDevices{each: 2 * time.Second}, want: 2 * time.Second, asked: 2},
 		{name: "a slow driver", devices: fakeDevices{free: 3 * time.Second}, want: 3 * time.Second, asked: 2},
-		// one of them with this pid
 		{name: "never free", devices: fakeDevices{free: -1}, want: 30 * time.Second, inUse: 1, asked: 2},
-		{name: "nobody answers", devices: fakeDevices{err: errors.New("no answer")}, want: 0, unknown: 1, asked: 1},
+		{name: "the query fails", devices: fakeDevices{err: errors.New("no answer")}, want: 0, unknown: 1, asked: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -157,8 +156,8 @@ func TestWaitForDevicesEnds(t *testing.T) {
 			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}
 			begun := time.Now()
 			time.AfterFunc(4*time.Second, func() {
-				b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "long ago"}
-				b.rdzv.stops <- rdzv.Stop{Round: 1, Why: "somebody came"}
+				b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "an earlier round"}
+				b.rdzv.stops <- rdzv.Stop{Round: 1, Why: "a node joined"}
 			})
 			if r := b.run(t); r.State != Succeeded || len(b.launcher.groups) != 2 || b.rdzv.calls != 3 {
 				t.Errorf("result %+v, %d groups in %d rounds", r, len(b.launcher.groups), b.rdzv.calls)

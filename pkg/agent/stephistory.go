@@ -284,6 +284,6 @@ func (a *Agent) warnWithoutSteps(s rdzv.Steps) {
 	if a.opts.StepPattern == nil || a.round.Rank != 0 || len(s.Marks) > 0 {
 		return
 	}
-	a.log.Warn().Str("pattern", a.opts.StepPattern.String()).Msg("--step-pattern has found no step: it has to match a " +
+	a.log.Warn().Str("pattern", a.opts.StepPattern.String()).Msg("--step-pattern has found no step: it must match a " +
 		"line of the output, with the number in parentheses, as in 'step (\\d+)'")
 }

@@ -53,7 +53,7 @@ func (a *Agent) takeTimers() {
 		case err != nil && !a.foreignTimer:
 			a.foreignTimer = true
 			a.log.Warn().Int("pid", x.PID).Str("scope", x.Scope).Err(err).
-				Msg("a timer is ignored; further ones of foreign processes are not logged")
+				Msg("a timer of a foreign process is ignored; further ones are not logged")
 		case err == nil:
 			a.expireTimer(m, x)
 		}

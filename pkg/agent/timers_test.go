@@ -119,7 +119,7 @@ func TestTimersOfOthers(t *testing.T) {
 			t.Error(diff)
 		}
 		for text, want := range map[string]int{
-			`"pid":1,"scope":"a","error":"the process is no worker and no descendant of one"`: 1,
+			`"pid":1,"scope":"a","error":"the process is neither a worker nor a descendant of one"`: 1,
 			`"scope":"b"`: 0, `"scope":"gone"`: 0, `names no signal`: 1, `"scope":"daemon"`: 1,
 		} {
 			if n := strings.Count(log.String(), text); n != want {

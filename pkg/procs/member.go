@@ -13,8 +13,8 @@ import (
 var (
 	// ErrGone means that the process has ended.
 	ErrGone = errors.New("the process has ended")
-	// ErrNotMember means that the process does not belong to the group, as far as is known.
-	ErrNotMember = errors.New("the process is no worker and no descendant of one")
+	// ErrNotMember means that the process is not known to belong to the group.
+	ErrNotMember = errors.New("the process is neither a worker nor a descendant of one")
 )
 
 // Member is a process of a group: a worker or a descendant of one.
@@ -26,8 +26,8 @@ type Member struct {
 	Signal func(syscall.Signal)
 }
 
-// Member finds a process of the group by its pid. A process that was started after the given time is another one with
-// the same pid, so the one that was meant has ended.
+// Member finds a process of the group that had started by the given time. A process with the same pid that started
+// later is another one; then Member returns [ErrGone].
 func (g *Group) Member(pid int, before time.Time) (Member, error) {
 	for _, w := range g.workers {
 		if pid > 0 && w.pid == pid { // the pid is the worker's until Stop reaps it
@@ -57,7 +57,8 @@ func (g *Group) Member(pid int, before time.Time) (Member, error) {
 	return Member{LocalRank: rank, Signal: p.Signal}, nil
 }
 
-// owner returns the local rank of the worker that p descends from, or -1 if p descends from one that is not known.
+// owner returns the local rank of the worker that p descends from, or -1 if the worker is not known. ours is false if p
+// does not belong to the job.
 func (g *Group) owner(p proctree.Process) (localRank int, ours bool) {
 	self, ok := proctree.Find(os.Getpid())
 	if !ok || p.Session == self.Session {

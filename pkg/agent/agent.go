@@ -214,12 +214,3 @@ func (a *Agent) setState(to WorkerState) error {
 	a.showGroup()
 	return err
 }
-
-// stateAfter returns the state of a group whose run has ended with err.
-func stateAfter(err error) WorkerState {
-	var signal *SignalError
-	if errors.As(err, &signal) || errors.Is(err, rdzv.ErrRendezvous) || errors.As(err, new(*UnfitError)) {
-		return Stopped
-	}
-	return Unknown
-}

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
@@ -136,19 +134,4 @@ func (a *Agent) emitRun(took time.Duration, err error) {
 		e.RawError = err.Error()
 	}
 	a.emit(e)
-}
-
-// emitUsage emits a sample. The sampling goroutine calls it, so it reads nothing that Run writes.
-func (a *Agent) emitUsage(now time.Time, workers []Worker, pids map[int]int, sample map[int]procs.Usage) {
-	if a.opts.Events == nil {
-		return
-	}
-	for _, rank := range slices.Sorted(maps.Keys(sample)) {
-		u := sample[rank]
-		a.opts.Events.Emit(events.Event{Kind: events.KindUsage, Time: now, Usage: &events.Usage{
-			RunID: a.opts.Rendezvous.RunID(), GlobalRank: workers[rank].GlobalRank, LocalRank: rank,
-			PID: pids[rank], Processes: u.Processes, CPUPercent: 100 * u.CPU,
-			RSSBytes: u.RSS, ReadBytes: u.ReadBytes, WriteBytes: u.WriteBytes,
-		}})
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // conclude returns the result of a job from the outcome that the rendezvous reports.
@@ -55,4 +56,29 @@ func finished(err error) (*rdzv.EndedError, bool) {
 		return ended, ended.Outcome.Ending == rdzv.EndSucceeded || ended.Outcome.Ending == rdzv.EndFailed
 	}
 	return nil, false
+}
+
+// stateAfter returns the state of a group whose run has ended with err.
+func stateAfter(err error) WorkerState {
+	var signal *SignalError
+	if errors.As(err, &signal) || errors.Is(err, rdzv.ErrRendezvous) || errors.As(err, new(*UnfitError)) {
+		return Stopped
+	}
+	return Unknown
+}
+
+// endAfter returns how the last round has ended, given the error that ended the run.
+func endAfter(err error) string {
+	if _, signal := errors.AsType[*SignalError](err); signal {
+		return report.EndSignal
+	}
+	return report.EndError
+}
+
+// endOfOutcome returns how a round that was still open has ended, given the outcome of the job.
+func endOfOutcome(o rdzv.Outcome) string {
+	if o.Ending == rdzv.EndSucceeded {
+		return report.EndSuccess
+	}
+	return report.EndStopped
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -93,20 +92,4 @@ func (a *Agent) recordEnd() {
 		why = a.halt.Why
 	}
 	a.history.end(report.EndStopped, why, first)
-}
-
-// endAfter returns how the last round has ended, given the error that ended the run.
-func endAfter(err error) string {
-	if _, signal := errors.AsType[*SignalError](err); signal {
-		return report.EndSignal
-	}
-	return report.EndError
-}
-
-// endOfOutcome returns how a round that was still open has ended, given the outcome of the job.
-func endOfOutcome(o rdzv.Outcome) string {
-	if o.Ending == rdzv.EndSucceeded {
-		return report.EndSuccess
-	}
-	return report.EndStopped
 }

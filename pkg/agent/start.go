@@ -1,19 +1,14 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
-
-// usageInterval is the time between two samples.
-const usageInterval = 5 * time.Second
 
 // startWorkers starts one process per worker, like _start_workers of torch's LocalElasticAgent.
 func (a *Agent) startWorkers() error {
@@ -131,24 +126,4 @@ func StartSpecs(s WorkerSpec, in StartInput) ([]procs.Spec, error) {
 		specs = append(specs, spec)
 	}
 	return specs, nil
-}
-
-// sampleUsage emits samples while the group runs, if there is a sampler. stop ends the sampling.
-func (a *Agent) sampleUsage(ctx context.Context) (stop func()) {
-	if a.opts.Usage == nil {
-		return func() {}
-	}
-	pids, workers := a.processes.PIDs(), a.workers
-	return inBackground(ctx, func(ctx context.Context) {
-		tick := time.NewTicker(usageInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case now := <-tick.C:
-				a.emitUsage(now, workers, pids, a.opts.Usage.Sample(pids))
-			}
-		}
-	})
 }

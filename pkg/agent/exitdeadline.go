@@ -77,7 +77,7 @@ func (d *exitDeadline) close(closing *sync.WaitGroup) {
 	}
 }
 
-// expect starts the deadline of the worker whose error file was written at that time.
+// expect starts the deadline of the worker with the error file at path, which was written at that time.
 func (d *exitDeadline) expect(path string, at time.Time) {
 	if rank := slices.Index(d.paths, path); rank >= 0 && !slices.Contains(d.ended, rank) {
 		d.pending = append(d.pending, errorFileWrite{rank, at})
@@ -100,7 +100,7 @@ func (d *exitDeadline) reset() {
 	}
 }
 
-// expire returns an invented exit, with code 1, for the worker whose deadline has passed. Call it after expired.
+// expire returns an invented exit, with code 1, for the worker with the first deadline. Call it after expired.
 func (d *exitDeadline) expire(pids map[int]int) procs.Exit {
 	first := d.pending[0]
 	return procs.Exit{LocalRank: first.rank, PID: pids[first.rank], Code: 1, At: first.at}

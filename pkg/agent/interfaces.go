@@ -149,9 +149,9 @@ type Stacks interface {
 	ShowProgress(ctx context.Context, elsewhere bool)
 }
 
-// Devices answers who holds the devices of this machine.
+// Devices finds out which processes hold the devices of this machine.
 type Devices interface {
-	// InUse names those of the processes that use a device. An error says that the devices cannot be asked.
+	// InUse names the processes among pids that use a device. An error means that this cannot be determined.
 	InUse(ctx context.Context, pids map[int]bool) ([]string, error)
 }
 

@@ -67,7 +67,8 @@ type Options struct {
 	// UninterruptibleTimeout is how long a worker may stay in an uninterruptible sleep in the kernel before it counts as
 	// failed, without a restart; 0 is forever. Kernel must not be nil then.
 	UninterruptibleTimeout time.Duration
-	// Timers keeps the timers of workers. A worker whose timer expires gets the signal that it has chosen. Nil keeps none.
+	// Timers keeps the timers of workers. When a timer expires, its worker gets the signal that it has chosen. Nil keeps
+	// none.
 	Timers Timers
 	// Preempt receives when this node is about to be taken away: the rendezvous then preempts the job on all nodes. The
 	// agent uses only Signal and By. It may be nil.

@@ -17,8 +17,8 @@ type progress struct {
 	stop func() // nil: not begun
 }
 
-// begin begins to show where the workers of this node are, or with elsewhere those of all nodes. It does nothing if it
-// was called before or nothing can be shown.
+// begin begins to show where the workers of this node are or, with elsewhere, the workers of all nodes. It does nothing
+// if it was called before or Options.Stacks is nil.
 func (p *progress) begin(ctx context.Context, o *Options, elsewhere bool) {
 	if o.Stacks == nil || p.stop != nil {
 		return

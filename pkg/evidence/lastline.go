@@ -103,5 +103,5 @@ func abortedBy(shown []failure.Finding, stderr []string) string {
 
 // namesNoFault reports whether the reason for an abort explains nothing: C++ ended the process without an exception.
 // Usually Python was ending while a thread of gloo still held a tensor, because the script had not called
-// destroy_process_group (pytorch#190489). That can happen however a worker ends, also to a victim.
+// destroy_process_group (pytorch#190489). That can happen at any end of a worker, even a victim's.
 func namesNoFault(reason string) bool { return strings.HasPrefix(reason, "terminate called without ") }

@@ -56,8 +56,8 @@ func (f Failure) ShellCode() int {
 	return f.ExitCode
 }
 
-// CauseCode is the exit code with which a launcher ends if f is the root cause: at least 1. A worker that was stopped
-// after an error of its own has the code with which it exited, not that of the stop.
+// CauseCode is the exit code with which a launcher ends if f is the root cause: at least 1. For a worker that was stopped
+// after an error of its own, the signal of the stop does not count.
 func (f Failure) CauseCode() int {
 	if f.Stopped {
 		return max(1, f.ExitCode)

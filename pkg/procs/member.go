@@ -19,8 +19,8 @@ var (
 
 // Member is a process of a group: a worker or a descendant of one.
 type Member struct {
-	// LocalRank is the rank of the worker. It is -1 if nobody knows whose descendant the process is: it has left its
-	// session, and its parent has ended.
+	// LocalRank is the rank of the worker. It is -1 if that is not known, because the process has left the session of the
+	// worker, and its parent has ended.
 	LocalRank int
 	// Signal sends a signal to this process alone. It does nothing if the process has ended.
 	Signal func(syscall.Signal)

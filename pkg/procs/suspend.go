@@ -9,7 +9,8 @@ import (
 )
 
 // Suspension stops every process of the job with SIGSTOP and continues them with SIGCONT, as job control of a shell
-// does with a program. The zero value is ready. The [Supervisor] whose [Options] name it may be made later, or never.
+// does with a program. The zero value is ready. It acts on the [Supervisor] whose [Options] contain it, which may be
+// made later, or never.
 //
 // A process that was stopped already, by itself or by a debugger, is left alone both times. Workers that start while
 // the job is suspended are stopped at once. A group that is being stopped runs to its end: [Group.Stop] continues its

@@ -61,7 +61,7 @@ type image struct {
 	dynamic   uint64 // address of the dynamic section in memory, 0 if it has none
 }
 
-// readImage reads the program headers of the image whose first byte lies at base.
+// readImage reads the program headers of the image at base.
 func readImage(mem memory, base uint64) (*image, error) {
 	head := make([]byte, elfHeadSize)
 	if err := mem.readAt(head, base); err != nil {

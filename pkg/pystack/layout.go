@@ -42,7 +42,7 @@ const (
 	directFrames
 )
 
-// layouts are those of versions that do not describe their own, by minor version.
+// layouts has, by minor version, the layouts of versions that do not describe their own.
 //
 // A C program with offsetof printed the numbers: compiled with CPython's own headers
 // (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h, Include/cpython/pystate.h, code.h,

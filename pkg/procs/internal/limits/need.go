@@ -50,7 +50,7 @@ const perWorker = 3
 // two, and the user should have to raise the limit only once.
 const adviceSpare = 4
 
-// advice says how to raise a limit of which used tasks are in use, when more tasks are needed.
+// advice says how to raise a limit. used tasks are in use, and more are needed.
 func (n Need) advice(used, more int) string {
 	least := used + more + adviceSpare
 	if n.Workers == 0 {

@@ -85,7 +85,7 @@ func ExplainFork(err error) error {
 // nearLimit is how much room a limit may have after it refused a process, because some processes have exited since.
 const nearLimit = 16
 
-// forkLimit names the limit that refused a process: that of the cgroup l, if limited, or that of the user.
+// forkLimit names the limit that refused a process: the cgroup's limit l, if limited is true, or the user's.
 func forkLimit(l pidLimit, limited bool, user uint64) string {
 	switch {
 	case limited && (l.room() <= nearLimit || user == unix.RLIM_INFINITY):

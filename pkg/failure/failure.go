@@ -56,7 +56,7 @@ func (f Failure) ShellCode() int {
 	return f.ExitCode
 }
 
-// CauseCode is the exit code with which a launcher ends if f is the root cause: at least 1. For a worker that was stopped
+// CauseCode is the exit code with which a launcher ends if f is the root cause: at least 1. If the worker was stopped
 // after an error of its own, the signal of the stop does not count.
 func (f Failure) CauseCode() int {
 	if f.Stopped {

@@ -26,7 +26,7 @@ if os.path.exists(args.checkpoint):
 
 
 def preempted():
-    """Says the same on all ranks."""
+    """Returns the same on all ranks."""
     seen = torch.tensor([int(os.path.exists(preempt_file))])
     dist.all_reduce(seen, op=dist.ReduceOp.MAX)
     return bool(seen.item())

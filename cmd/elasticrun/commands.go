@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
@@ -130,7 +131,7 @@ func failUsage(err error) int {
 	switch {
 	case requested:
 		if err := writeCompletionScript(os.Stdout, completion.Shell); err != nil {
-			return fail(ending{code: exitOutput, reason: config.ReasonOutput, err: err})
+			return fail(ending{code: exitOutput, reason: exitcode.ReasonOutput, err: err})
 		}
 		return 0
 	case errors.Is(err, config.ErrHelp):
@@ -144,6 +145,6 @@ func failUsage(err error) int {
 		fmt.Fprintln(os.Stdout, versionLine())
 		return 0
 	default:
-		return fail(ending{code: exitUsage, reason: config.ReasonUsage, err: err})
+		return fail(ending{code: exitUsage, reason: exitcode.ReasonUsage, err: err})
 	}
 }

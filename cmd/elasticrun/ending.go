@@ -9,6 +9,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/records"
 	"github.com/elasticrun/elasticrun/internal/status"
@@ -38,7 +39,7 @@ const (
 // ending is how the launcher ends.
 type ending struct {
 	code   int
-	reason config.Reason    // empty: success
+	reason exitcode.Reason  // empty: success
 	err    error            // the error; nil if a worker is the cause
 	root   *failure.Failure // the root cause, if it is a worker
 	note   string           // a hint for the user; may be empty
@@ -55,35 +56,35 @@ func conclude(result agent.RunResult, err error) ending {
 	_, failed := result.RootCause()
 	switch {
 	case endedByPreemption(result, err):
-		return ending{code: exitPreempted, reason: config.ReasonPreempted, err: err}
+		return ending{code: exitPreempted, reason: exitcode.ReasonPreempted, err: err}
 	case errors.As(err, &stopped):
-		return ending{code: 128 + int(stopped.Signal), reason: config.ReasonSignal, err: err}
+		return ending{code: 128 + int(stopped.Signal), reason: exitcode.ReasonSignal, err: err}
 	case errors.As(err, new(*caller.GoneError)):
-		return ending{code: 128 + int(syscall.SIGTERM), reason: config.ReasonSignal, err: err}
+		return ending{code: 128 + int(syscall.SIGTERM), reason: exitcode.ReasonSignal, err: err}
 	case errors.Is(err, errGuardGone):
-		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
+		return ending{code: 128 + int(syscall.SIGKILL), reason: exitcode.ReasonSignal, err: err}
 	case errors.As(err, &bad), errors.As(err, &busy), isMismatch(err):
-		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
+		return ending{code: exitUsage, reason: exitcode.ReasonUsage, err: err}
 	case errors.As(err, &unfit):
-		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
+		return ending{code: exitPreflight, reason: exitcode.ReasonPreflight, err: err}
 	case errors.As(err, new(*rounds.FinishedError)), errors.As(err, new(*status.StoppedLateError)):
-		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
+		return ending{code: exitFinished, reason: exitcode.ReasonFinished, err: err}
 	case hasEnded(err, rdzv.EndClosed):
-		return ending{code: exitClosed, reason: config.ReasonClosed, err: err}
+		return ending{code: exitClosed, reason: exitcode.ReasonClosed, err: err}
 	case hasEnded(err, rdzv.EndNodeLost):
-		return ending{code: exitRendezvous, reason: config.ReasonNodeLost, err: err}
+		return ending{code: exitRendezvous, reason: exitcode.ReasonNodeLost, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
-		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
+		return ending{code: exitRendezvous, reason: exitcode.ReasonRendezvous, err: err}
 	case errors.As(err, &stuck) && failed: // the worker's failure explains more than its siblings that survive SIGKILL
 		return blame(result, err)
 	case stuck != nil:
-		return ending{code: exitStuck, reason: config.ReasonStuck, err: err}
+		return ending{code: exitStuck, reason: exitcode.ReasonStuck, err: err}
 	case lacks:
-		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: lack}
+		return ending{code: exitPreflight, reason: exitcode.ReasonPreflight, err: lack}
 	case err != nil:
-		return ending{code: exitInternal, reason: config.ReasonInternal, err: err}
+		return ending{code: exitInternal, reason: exitcode.ReasonInternal, err: err}
 	case !result.IsFailed() && result.NothingStarted != "":
-		return ending{reason: config.ReasonNothingStarted, err: errors.New(result.NothingStarted)}
+		return ending{reason: exitcode.ReasonNothingStarted, err: errors.New(result.NothingStarted)}
 	case !result.IsFailed():
 		return ending{}
 	}
@@ -121,28 +122,28 @@ func isMismatch(err error) bool {
 func blame(result agent.RunResult, err error) ending {
 	root, known := result.RootCause()
 	if !known {
-		return ending{code: 1, reason: config.ReasonWorkerFailed, err: err}
+		return ending{code: 1, reason: exitcode.ReasonWorkerFailed, err: err}
 	}
 	// The code of a failure is at least 1, even if another node reports it with code 0.
 	e := ending{
-		code: root.CauseCode(), reason: config.ReasonWorkerFailed, err: err, root: &root,
+		code: root.CauseCode(), reason: exitcode.ReasonWorkerFailed, err: err, root: &root,
 		note: result.Note(),
 	}
 	switch {
 	case root.Kind == failure.Hang:
-		e.code, e.reason = exitHang, config.ReasonHang
+		e.code, e.reason = exitHang, exitcode.ReasonHang
 	case root.Stopped:
 	case root.Signal != 0:
-		e.reason = config.ReasonWorkerKilled
+		e.reason = exitcode.ReasonWorkerKilled
 	}
 	if result.Rule != "" {
-		e.reason = config.Reason(result.Rule)
+		e.reason = exitcode.Reason(result.Rule)
 	}
 	return e
 }
 
 // mapped returns the ending with the exit code that --exit-code-map gives it.
-func (e ending) mapped(codes config.ExitCodeMap) ending {
+func (e ending) mapped(codes exitcode.Map) ending {
 	if e.reason != "" {
 		e.code = codes.Apply(e.code, e.reason)
 	}

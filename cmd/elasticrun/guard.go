@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/backends"
-	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/agent"
@@ -60,10 +60,10 @@ func suspendedLine(workers int) string {
 // agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its
 // exit code is the Go runtime's and means nothing.
 func agentLost(r guard.Result) ending {
-	end := ending{code: exitInternal, reason: config.ReasonInternal}
+	end := ending{code: exitInternal, reason: exitcode.ReasonInternal}
 	how := r.Exit.String()
 	if r.Exit.Signal != 0 {
-		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
+		end = ending{code: r.Exit.ShellCode(), reason: exitcode.ReasonSignal}
 		how = "was " + how // killed by signal 9 (SIGKILL)
 	}
 	end.err = fmt.Errorf("the agent, pid %d, %s; its workers were killed, %s reaped",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/doctor"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/logging"
@@ -65,11 +66,11 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 		lifeline.ReportStuck()
 	}
 	end := conclude(result, listen.Explain(cfg, err))
-	if end.reason == config.ReasonPreempted {
+	if end.reason == exitcode.ReasonPreempted {
 		end.code = cfg.PreemptExitCode
 	}
 	if lost := reportLostOutput(console, log); lost != nil && end.reason == "" {
-		end = ending{code: exitOutput, reason: config.ReasonOutput, err: fmt.Errorf("show the job's output: %w", lost)}
+		end = ending{code: exitOutput, reason: exitcode.ReasonOutput, err: fmt.Errorf("show the job's output: %w", lost)}
 	}
 	end = end.mapped(cfg.ExitCodeMap)
 	rep.WarningCount, rep.Warnings = warnings.List()

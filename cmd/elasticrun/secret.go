@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/config/safefile"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
@@ -18,7 +19,7 @@ func runSecret(args []string, stdout io.Writer) error {
 	if f, ok := stdout.(*os.File); ok {
 		if err := safefile.Hide(f); err != nil {
 			err = fmt.Errorf("make the secret's file readable for its owner alone, so nothing was written: %w", err)
-			return exitCode(fail(ending{code: exitOutput, reason: config.ReasonOutput, err: err}))
+			return exitCode(fail(ending{code: exitOutput, reason: exitcode.ReasonOutput, err: err}))
 		}
 	}
 	_, err := fmt.Fprintln(stdout, config.DrawSecret())
@@ -26,6 +27,6 @@ func runSecret(args []string, stdout io.Writer) error {
 		return err
 	}
 	lost := conclude(agent.RunResult{}, err) // it advises about a full disk
-	lost.code, lost.reason = exitOutput, config.ReasonOutput
+	lost.code, lost.reason = exitOutput, exitcode.ReasonOutput
 	return exitCode(fail(lost))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
@@ -51,7 +52,7 @@ func execSrun(args []string) (code int, done bool) {
 	}
 	err = syscall.Exec(srun, cfg.Launch, scheduler.LaunchEnvironment(env, config.SecretVariables()...))
 	return fail(ending{
-		code: exitInternal, reason: config.ReasonInternal,
+		code: exitInternal, reason: exitcode.ReasonInternal,
 		err: fmt.Errorf("replace this process by %s: %w", srun, err),
 	}), true
 }

@@ -5,7 +5,7 @@ var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
 			"internal/backends", "internal/caller", "internal/config", "internal/config/safefile", "internal/doctor",
-			"internal/filetimer", "internal/jobs", "internal/launch", "internal/listen", "internal/liveness", "internal/logging", "internal/logview",
+			"internal/exitcode", "internal/filetimer", "internal/jobs", "internal/launch", "internal/listen", "internal/liveness", "internal/logging", "internal/logview",
 			"internal/plural", "internal/preview", "internal/printable", "internal/records", "internal/scheduler", "internal/sdnotify", "internal/seconds",
 			"internal/siginfo", "internal/simulate", "internal/status", "internal/storeserver", "internal/telemetry",
 			"internal/topology", "internal/workerdir", "pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs",
@@ -39,12 +39,15 @@ var rules = map[string]rule{
 	},
 	"internal/config": {
 		ours: []string{
-			"internal/bytesize", "internal/config/safefile", "internal/lazyregexp", "internal/nearest", "internal/plural",
+			"internal/bytesize", "internal/config/safefile", "internal/exitcode", "internal/lazyregexp", "internal/nearest", "internal/plural",
 			"internal/printable", "internal/scheduler", "internal/seconds", "internal/topology", "pkg/coord/certfiles",
 			"pkg/rdzv", "pkg/rdzv/rdzvconf", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the configuration has types of the packages that it configures, such as signals and log levels",
+	},
+	"internal/exitcode": {
+		why: "reasons and rules are data, which the command and the records of a launch share",
 	},
 	"internal/backends": {
 		ours: []string{
@@ -124,8 +127,8 @@ var rules = map[string]rule{
 	},
 	"internal/records": {
 		ours: []string{
-			"internal/caller", "internal/config", "internal/interpreter", "internal/lookpath", "internal/printable",
-			"pkg/agent", "pkg/evidence", "pkg/failure", "pkg/report", "pkg/workerlog",
+			"internal/caller", "internal/config", "internal/exitcode", "internal/interpreter", "internal/lookpath",
+			"internal/printable", "pkg/agent", "pkg/evidence", "pkg/failure", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the files that a launch leaves describe its end and do not decide it",
@@ -145,7 +148,7 @@ var rules = map[string]rule{
 	},
 	"internal/telemetry": {
 		ours: []string{
-			"internal/announce", "internal/caller", "internal/config", "internal/hang", "internal/httpserver", "internal/jobs",
+			"internal/announce", "internal/caller", "internal/config", "internal/exitcode", "internal/hang", "internal/httpserver", "internal/jobs",
 			"internal/listen", "internal/liveness", "internal/logging", "internal/notify", "internal/seconds", "internal/stacks", "internal/status", "internal/topology",
 			"pkg/agent", "pkg/events", "pkg/failure", "pkg/goodput", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/rounds", "pkg/report",
 			"pkg/workerlog",

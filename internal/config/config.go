@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -77,7 +78,7 @@ type Config struct {
 	ExitBarrierTimeout time.Duration `flag:"exit-barrier-timeout"`
 	ExitBarrierGiven   bool
 	// ExitCodeMap replaces the launcher's exit code.
-	ExitCodeMap ExitCodeMap `flag:"exit-code-map"`
+	ExitCodeMap exitcode.Map `flag:"exit-code-map"`
 	// FinalCodes end the job, and ExcludeNodeCodes quarantine the node of the root cause. MaxSameFailures ends the job
 	// after so many equal failures in a row, and MaxIdleRestarts after so many restarts without progress; 0 for never.
 	FinalCodes       rdzv.ExitCodes `flag:"final-codes"`

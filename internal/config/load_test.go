@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 )
 
 // typeOneOf is the refusal of several nodes without an endpoint. The command lines follow it.
@@ -535,7 +537,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := defaults()
 	want.Script, want.ScriptArgs, want.RunID = "s.py", []string{"a", "b"}, c.RunID
-	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(Config{}, "Settings"), cmp.AllowUnexported(ExitCodeMap{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(Config{}, "Settings"), cmp.AllowUnexported(exitcode.Map{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if len(c.RunID) != 36 || c.RunID[14] != '4' {

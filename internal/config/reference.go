@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
@@ -146,7 +147,7 @@ func Reference() string {
 	for _, o := range rdzvconf.Options() {
 		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.Names, "`, `"), strings.Join(o.Backends, ", "), o.Help)
 	}
-	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", reasonList(),
+	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", exitcode.ReasonList(),
 		"{executes}", keysWith(Executes), "{writes}", keysWith(Writes))
 	return strings.NewReplacer(fill...).Replace(referencePage)
 }

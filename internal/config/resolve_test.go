@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -247,7 +248,7 @@ func TestResolve(t *testing.T) {
 			want := defaults()
 			want.Script = "s.py"
 			tt.change(want)
-			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(ExitCodeMap{})); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(exitcode.Map{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 )
 
 func TestRendezvousPoint(t *testing.T) {
@@ -424,7 +426,7 @@ func TestSeveralNodes(t *testing.T) {
 	v.Ports = []int{29400}
 	v.Endpoint, v.Endpoints, v.MasterAddr, v.LocalAddr = "node0", []HostPort{{"node0", 29400}}, "", "10.0.0.7"
 	v.Expected, v.WorkerStorePorts = 0, PortRange{29500, 29510}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(ExitCodeMap{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(exitcode.Map{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/elasticrun/elasticrun/internal/exitcode"
+)
 
 // lifeFlags returns the flags of the group that says when workers are restarted and stopped.
 func lifeFlags() []Flag {
@@ -78,7 +82,7 @@ func lifeFlags() []Flag {
 				"at least the keep-alive time; the nodes that still need the store then end with code 75.",
 		},
 		{
-			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(ParseExitCodeMap),
+			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(exitcode.ParseMap),
 			Help: "Replace the launcher's exit code, for a scheduler. FROM is a code or a reason: 137=75,rendezvous=99.",
 		},
 	}, slices.Concat(policyFlags(), preemptFlags(), hangFlags())...)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -31,7 +32,7 @@ const flightRecords = "nccl_trace_rank_*"
 // Ending is how the launcher ends.
 type Ending struct {
 	Code    int
-	Reason  config.Reason
+	Reason  exitcode.Reason
 	Problem string           // the error in one line; empty if a worker is the cause
 	Root    *failure.Failure // the root cause, if it is a worker
 }
@@ -135,7 +136,7 @@ func WriteForCaller(rep report.Report, end Ending) {
 // Write writes the files that the user or the environment asked for. It logs a file that cannot be written and returns,
 // because the job has already ended.
 func (r *Records) Write(rep report.Report, end Ending, log zerolog.Logger) {
-	if r.errorFile != "" && end.Reason != "" && end.Reason != config.ReasonNothingStarted {
+	if r.errorFile != "" && end.Reason != "" && end.Reason != exitcode.ReasonNothingStarted {
 		if err := r.writeErrorFile(rep, end, log); err != nil {
 			log.Warn().Err(err).Str("path", r.errorFile).Msg("the error file of " + errorFileEnv + " could not be written")
 		}
@@ -191,27 +192,27 @@ func readStart(path string) []byte {
 }
 
 // errorName returns what stands in place of the exception type in torchrun's error files.
-func errorName(reason config.Reason) string {
+func errorName(reason exitcode.Reason) string {
 	switch reason {
-	case config.ReasonUsage:
+	case exitcode.ReasonUsage:
 		return "UsageError"
-	case config.ReasonRendezvous:
+	case exitcode.ReasonRendezvous:
 		return "RendezvousError"
-	case config.ReasonClosed:
+	case exitcode.ReasonClosed:
 		return "ClosedError"
-	case config.ReasonNodeLost:
+	case exitcode.ReasonNodeLost:
 		return "NodeLostError"
-	case config.ReasonSignal:
+	case exitcode.ReasonSignal:
 		return "SignalException"
-	case config.ReasonFinished:
+	case exitcode.ReasonFinished:
 		return "FinishedError"
-	case config.ReasonStuck:
+	case exitcode.ReasonStuck:
 		return "StuckError"
-	case config.ReasonPreflight:
+	case exitcode.ReasonPreflight:
 		return "PreflightError"
-	case config.ReasonOutput:
+	case exitcode.ReasonOutput:
 		return "OutputError"
-	case config.ReasonWorkerFailed, config.ReasonWorkerKilled: // a worker that is not known
+	case exitcode.ReasonWorkerFailed, exitcode.ReasonWorkerKilled: // a worker that is not known
 		return "ChildFailedError"
 	default:
 		return "InternalError"

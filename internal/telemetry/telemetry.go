@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/announce"
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/internal/httpserver"
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/internal/listen"
@@ -247,7 +248,7 @@ func (t *Telemetry) Close(ctx context.Context, rep report.Report) {
 		switch {
 		case ctx.Err() != nil: // a signal has ended the job
 			t.notifier.Close(context.WithoutCancel(ctx), shortNotice)
-		case rep.Reason == string(config.ReasonPreempted):
+		case rep.Reason == string(exitcode.ReasonPreempted):
 			t.notifier.Close(ctx, shortNotice)
 		default:
 			t.notifier.Close(ctx, 0)

@@ -1,4 +1,4 @@
-package config
+package exitcode
 
 import "testing"
 
@@ -21,7 +21,7 @@ func TestExitCodeMap(t *testing.T) {
 		{"255=255,1=2,2=3", 1, ReasonUsage, 2},
 	}
 	for _, tt := range tests {
-		m, err := ParseExitCodeMap(tt.text)
+		m, err := ParseMap(tt.text)
 		if err != nil {
 			t.Errorf("%q: %v", tt.text, err)
 			continue
@@ -30,7 +30,7 @@ func TestExitCodeMap(t *testing.T) {
 			t.Errorf("%q: %d (%s) becomes %d, want %d", tt.text, tt.code, tt.why, got, tt.want)
 		}
 	}
-	if got := (ExitCodeMap{}).Apply(5, ReasonSignal); got != 5 {
+	if got := (Map{}).Apply(5, ReasonSignal); got != 5 {
 		t.Errorf("the zero map turns 5 into %d", got)
 	}
 }
@@ -49,7 +49,7 @@ func TestExitCodeMapRefuses(t *testing.T) {
 		"7=1,7=2":         `"7=2": 7 is mapped twice`,
 		"usage=1,usage=1": `"usage=1": usage is mapped twice`,
 	} {
-		if _, err := ParseExitCodeMap(text); err == nil || err.Error() != want {
+		if _, err := ParseMap(text); err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", text, err, want)
 		}
 	}

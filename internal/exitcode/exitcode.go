@@ -1,4 +1,4 @@
-package config
+package exitcode
 
 import (
 	"errors"
@@ -18,16 +18,16 @@ const (
 	ReasonHang         Reason = "hang"          // no worker made progress, and --hang-action ended the job
 	ReasonUsage        Reason = "usage"         // bad input or a bad environment; nothing was started
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous was formed, or it was lost
-	// A worker has failed, and a rule of the job's policy allows no restart.
-	ReasonStopRequested Reason = "stop_requested" // a worker has said so
+	// A worker failed, and a rule of the job's policy forbids a restart.
+	ReasonStopRequested Reason = "stop_requested" // a worker asked for the job's end
 	ReasonFinalCode     Reason = "final_code"     // the exit code is one of --final-codes
 	ReasonSameFailure   Reason = "same_failure"   // --max-same-failures
 	ReasonNoProgress    Reason = "no_progress"    // --max-restarts-without-progress
-	ReasonClosed        Reason = "closed"         // somebody has closed the run
+	ReasonClosed        Reason = "closed"         // somebody closed the run
 	ReasonNodeLost      Reason = "node_lost"      // a node was lost after others had finished and left
-	ReasonPreempted     Reason = "preempted"      // the job was preempted on all nodes, and is to be run again
-	ReasonSignal        Reason = "signal"         // the launcher was told to stop
-	ReasonStuck         Reason = "stuck"          // processes of the job have outlived SIGKILL
+	ReasonPreempted     Reason = "preempted"      // the job was preempted on all nodes; run it again
+	ReasonSignal        Reason = "signal"         // a signal stopped the launcher
+	ReasonStuck         Reason = "stuck"          // processes of the job outlived SIGKILL
 	ReasonPreflight     Reason = "preflight"      // a check of this machine failed before it joined or rejoined the job
 	ReasonFinished      Reason = "finished"       // the run id belongs to a finished run; nothing was started
 	ReasonOutput        Reason = "output"         // the job succeeded, but lost output that nothing records
@@ -36,8 +36,8 @@ const (
 	ReasonNothingStarted Reason = "nothing_started"
 )
 
-// Reasons lists all reasons.
-func Reasons() []Reason {
+// reasons lists all reasons.
+func reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonHang,
 		ReasonStopRequested, ReasonFinalCode, ReasonSameFailure, ReasonNoProgress, ReasonUsage,
@@ -46,16 +46,16 @@ func Reasons() []Reason {
 	}
 }
 
-// ExitCodeMap replaces exit codes. The zero value replaces none.
-type ExitCodeMap struct {
+// Map replaces exit codes. The zero value replaces none.
+type Map struct {
 	codes   map[int]int
 	reasons map[Reason]int
 }
 
-// ParseExitCodeMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0
+// ParseMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0
 // to 255. Exit code 0 cannot be replaced.
-func ParseExitCodeMap(s string) (ExitCodeMap, error) {
-	m := ExitCodeMap{codes: map[int]int{}, reasons: map[Reason]int{}}
+func ParseMap(s string) (Map, error) {
+	m := Map{codes: map[int]int{}, reasons: map[Reason]int{}}
 	if strings.TrimSpace(s) == "" {
 		return m, nil
 	}
@@ -63,20 +63,20 @@ func ParseExitCodeMap(s string) (ExitCodeMap, error) {
 		from, to, found := strings.Cut(item, "=")
 		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
 		if !found {
-			return ExitCodeMap{}, fmt.Errorf("%q is not FROM=TO", item)
+			return Map{}, fmt.Errorf("%q is not FROM=TO", item)
 		}
 		code, err := strconv.Atoi(to)
 		if err != nil || code < 0 || code > 255 {
-			return ExitCodeMap{}, fmt.Errorf("%q: the code after = must be between 0 and 255", item)
+			return Map{}, fmt.Errorf("%q: the code after = must be between 0 and 255", item)
 		}
 		if err := m.add(from, code); err != nil {
-			return ExitCodeMap{}, fmt.Errorf("%q: %w", item, err)
+			return Map{}, fmt.Errorf("%q: %w", item, err)
 		}
 	}
 	return m, nil
 }
 
-func (m ExitCodeMap) add(from string, to int) error {
+func (m Map) add(from string, to int) error {
 	twice := errors.New(from + " is mapped twice")
 	if code, err := strconv.Atoi(from); err == nil {
 		if code < 1 || code > 255 {
@@ -88,8 +88,8 @@ func (m ExitCodeMap) add(from string, to int) error {
 		m.codes[code] = to
 		return nil
 	}
-	if !slices.Contains(Reasons(), Reason(from)) {
-		return fmt.Errorf("the text before = must be a code or one of %s", reasonList())
+	if !slices.Contains(reasons(), Reason(from)) {
+		return fmt.Errorf("the text before = must be a code or one of %s", ReasonList())
 	}
 	if _, ok := m.reasons[Reason(from)]; ok {
 		return twice
@@ -98,16 +98,17 @@ func (m ExitCodeMap) add(from string, to int) error {
 	return nil
 }
 
-func reasonList() string {
-	words := make([]string, 0, len(Reasons()))
-	for _, r := range Reasons() {
+// ReasonList returns all reasons as one text, for messages.
+func ReasonList() string {
+	words := make([]string, 0, len(reasons()))
+	for _, r := range reasons() {
 		words = append(words, string(r))
 	}
 	return strings.Join(words, ", ")
 }
 
 // Apply returns the exit code that replaces code. A rule for the code takes precedence over a rule for the reason.
-func (m ExitCodeMap) Apply(code int, why Reason) int {
+func (m Map) Apply(code int, why Reason) int {
 	if to, ok := m.codes[code]; ok {
 		return to
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/config/help"
 	"github.com/elasticrun/elasticrun/internal/exitcode"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
@@ -42,7 +43,7 @@ func subcommands() []*cobra.Command {
 	return commands
 }
 
-// subcommand makes the cobra command of s; config parses its flags and has its help. run returns config.ErrHelp if the
+// subcommand makes the cobra command of s; package config parses its flags. run returns config.ErrHelp if the
 // user asked for help, and an exitCode if it has already reported how it ended.
 func subcommand(s config.Subcommand, run func(args []string, stdout io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
@@ -61,7 +62,7 @@ func subcommand(s config.Subcommand, run func(args []string, stdout io.Writer) e
 			return exitCode(fail(conclude(agent.RunResult{}, err)))
 		},
 	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), s.Help()) })
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), help.Command(s)) })
 	return cmd
 }
 
@@ -105,7 +106,7 @@ func execute(args []string, lifeline *guard.Lifeline) int {
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.Help()) })
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), help.Launch()) })
 	root.AddCommand(subcommands()...)
 	root.SetArgs(args)
 	root.SetOut(os.Stdout)
@@ -135,11 +136,11 @@ func failUsage(err error) int {
 		}
 		return 0
 	case errors.Is(err, config.ErrHelp):
-		help := config.Help()
+		text := help.Launch()
 		if calledAsTorchrun(os.Args) {
-			help = config.TorchrunHelp()
+			text = help.Torchrun()
 		}
-		fmt.Fprint(os.Stdout, help)
+		fmt.Fprint(os.Stdout, text)
 		return 0
 	case errors.Is(err, config.ErrVersion):
 		fmt.Fprintln(os.Stdout, versionLine())

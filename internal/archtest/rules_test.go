@@ -4,8 +4,8 @@ package archtest
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/backends", "internal/caller", "internal/config", "internal/config/safefile", "internal/doctor",
-			"internal/exitcode", "internal/filetimer", "internal/jobs", "internal/launch", "internal/listen", "internal/liveness", "internal/logging", "internal/logview",
+			"internal/backends", "internal/caller", "internal/config", "internal/config/help",
+			"internal/config/safefile", "internal/doctor", "internal/exitcode", "internal/filetimer", "internal/jobs", "internal/launch", "internal/listen", "internal/liveness", "internal/logging", "internal/logview",
 			"internal/plural", "internal/preview", "internal/printable", "internal/records", "internal/scheduler", "internal/sdnotify", "internal/seconds",
 			"internal/siginfo", "internal/simulate", "internal/status", "internal/storeserver", "internal/telemetry",
 			"internal/topology", "internal/workerdir", "pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs",
@@ -45,6 +45,10 @@ var rules = map[string]rule{
 		},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the configuration has types of the packages that it configures, such as signals and log levels",
+	},
+	"internal/config/help": {
+		ours: []string{"internal/config"},
+		why:  "the help says what the tables say, and nothing else reads it",
 	},
 	"internal/exitcode": {
 		why: "reasons and rules are data, which the command and the records of a launch share",

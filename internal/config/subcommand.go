@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/internal/nearest"
@@ -122,25 +121,6 @@ func NearestCommand(name string) string {
 		return "did you mean elasticrun " + near + "?"
 	}
 	return "elasticrun --help lists them"
-}
-
-// Help returns the text of elasticrun NAME --help, at most 100 columns wide.
-func (s Subcommand) Help() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nUsage:\n  elasticrun %s\n", s.Intro, strings.TrimSpace(s.Name+" "+s.Args))
-	switch {
-	case s.Launch:
-		b.WriteString("\nFlags, besides those of a launch (elasticrun --help):\n")
-	case len(s.Flags()) > 0:
-		b.WriteString("\nFlags:\n")
-	}
-	for _, f := range s.Flags() {
-		b.WriteString(helpEntry(f))
-	}
-	if s.Outro != "" {
-		b.WriteString("\n" + s.Outro)
-	}
-	return b.String()
 }
 
 // completionOutro says how a shell loads its script.

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Headings of help and reference, in their order.
+// Headings of the help, see [Groups].
 const (
 	groupSize       = "Job size"
 	groupRendezvous = "Rendezvous"
@@ -20,7 +20,8 @@ const (
 	groupLauncher   = "The launcher itself"
 )
 
-func groups() []string {
+// Groups returns the headings under which the help lists the flags of a launch, in their order.
+func Groups() []string {
 	return []string{
 		groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupBefore, groupObserve, groupLauncher,
 	}

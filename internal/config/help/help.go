@@ -1,17 +1,15 @@
-package config
+package help
 
 import (
-	_ "embed" // the fixed text of the reference
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/elasticrun/elasticrun/internal/exitcode"
-	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
+	"github.com/elasticrun/elasticrun/internal/config"
 )
 
-// Help returns the text of elasticrun --help, at most 100 columns wide.
-func Help() string {
+// Launch returns the text of elasticrun --help, at most 100 columns wide.
+func Launch() string {
 	var b strings.Builder
 	b.WriteString(`Start, watch and restart the workers of a distributed training job: torchrun's command line.
 
@@ -37,8 +35,8 @@ arguments after it are passed to it unchanged. A name is a command only as the f
 	return b.String()
 }
 
-// TorchrunHelp returns the text of --help for a link to elasticrun that is named torchrun, at most 100 columns wide.
-func TorchrunHelp() string {
+// Torchrun returns the text of --help for a link to elasticrun that is named torchrun, at most 100 columns wide.
+func Torchrun() string {
 	var b strings.Builder
 	b.WriteString(`Start, watch and restart the workers of a distributed training job.
 
@@ -53,12 +51,31 @@ it unchanged.
 	return b.String()
 }
 
+// Command returns the text of elasticrun NAME --help, at most 100 columns wide.
+func Command(s config.Subcommand) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nUsage:\n  elasticrun %s\n", s.Intro, strings.TrimSpace(s.Name+" "+s.Args))
+	switch {
+	case s.Launch:
+		b.WriteString("\nFlags, besides those of a launch (elasticrun --help):\n")
+	case len(s.Flags()) > 0:
+		b.WriteString("\nFlags:\n")
+	}
+	for _, f := range s.Flags() {
+		b.WriteString(entry(f))
+	}
+	if s.Outro != "" {
+		b.WriteString("\n" + s.Outro)
+	}
+	return b.String()
+}
+
 func writeLaunchFlags(b *strings.Builder) {
-	for _, group := range groups() {
+	for _, group := range config.Groups() {
 		fmt.Fprintf(b, "\n%s:\n", group)
-		for _, f := range Flags() {
+		for _, f := range config.Flags() {
 			if f.Group == group {
-				b.WriteString(helpEntry(f))
+				b.WriteString(entry(f))
 			}
 		}
 	}
@@ -70,13 +87,13 @@ that torchrun does not have start with ELASTICRUN_.
 `)
 }
 
-// The explanations start at helpColumn and end at helpWidth.
+// The explanations start at column and end at maxWidth.
 const (
-	helpColumn = 34
-	helpWidth  = 100
+	column   = 34
+	maxWidth = 100
 )
 
-func helpEntry(f Flag) string {
+func entry(f config.Flag) string {
 	head := "      --" + f.Name
 	if f.Short != "" {
 		head = "  -" + f.Short + ", --" + f.Name
@@ -88,8 +105,8 @@ func helpEntry(f Flag) string {
 	if f.Default != "" && !strings.Contains(text, "Default: ") {
 		text += " (" + f.Default + ")"
 	}
-	lines := wrap(text, helpWidth-helpColumn)
-	if len(head) > helpColumn-2 {
+	lines := wrap(text, maxWidth-column)
+	if len(head) > column-2 {
 		lines = slices.Insert(lines, 0, "")
 	}
 	var b strings.Builder
@@ -98,7 +115,7 @@ func helpEntry(f Flag) string {
 		if i == 0 {
 			lead = head
 		}
-		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", helpColumn, lead, line), " ") + "\n")
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", column, lead, line), " ") + "\n")
 	}
 	return b.String()
 }
@@ -119,80 +136,4 @@ func wrap(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
-}
-
-//go:embed reference.md
-var referencePage string
-
-// Reference returns docs/flags.md.
-func Reference() string {
-	var tables, options strings.Builder
-	for _, group := range groups() {
-		fmt.Fprintf(&tables, "\n## %s\n\n"+referenceHead, group)
-		for _, f := range Flags() {
-			if f.Group == group {
-				tables.WriteString(referenceRow(f))
-			}
-		}
-	}
-	fill := []string{}
-	for _, command := range Subcommands() {
-		var rows strings.Builder
-		rows.WriteString(referenceHead)
-		for _, f := range command.Flags() {
-			rows.WriteString(referenceRow(f))
-		}
-		fill = append(fill, "{"+command.Name+"}", rows.String())
-	}
-	for _, o := range rdzvconf.Options() {
-		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.Names, "`, `"), strings.Join(o.Backends, ", "), o.Help)
-	}
-	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", exitcode.ReasonList(),
-		"{executes}", keysWith(Executes), "{writes}", keysWith(Writes))
-	return strings.NewReplacer(fill...).Replace(referencePage)
-}
-
-// keysWith lists the config file's keys that have an effect.
-func keysWith(effect Effect) string {
-	var keys []string
-	for _, f := range Flags() {
-		if f.Effect == effect && !f.CommandLineOnly {
-			keys = append(keys, "`"+f.Name+"`")
-		}
-	}
-	return strings.Join(keys, ", ")
-}
-
-const referenceHead = "| flag | environment | default | meaning |\n|---|---|---|---|\n"
-
-func referenceRow(f Flag) string {
-	name := "`--" + f.Name
-	if f.Placeholder != "" {
-		name += " " + f.Placeholder
-	}
-	name += "`"
-	if f.Short != "" {
-		name = "`-" + f.Short + "`, " + name
-	}
-	if !f.Torchrun && slices.Contains(groups(), f.Group) {
-		name += " †"
-	}
-	env := "none"
-	if len(f.Env) > 0 {
-		env = "`" + strings.Join(f.Env, "`, `") + "`"
-	}
-	value := f.Default
-	switch {
-	case f.Kind == KindAction:
-		value = ""
-	case f.Kind == KindBool:
-		value = "off"
-	case value != "":
-		value = "`" + value + "`"
-	}
-	cells := []string{name, env, value, f.Help}
-	for i, cell := range cells {
-		cells[i] = strings.ReplaceAll(cell, "|", `\|`)
-	}
-	return "| " + strings.Join(cells, " | ") + " |\n"
 }

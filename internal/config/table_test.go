@@ -2,64 +2,11 @@ package config
 
 import (
 	"cmp"
-	"flag"
-	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	gocmp "github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "rewrite docs/flags.md")
-
-func TestReferenceIsUpToDate(t *testing.T) {
-	const path = "../../docs/flags.md"
-	if *update {
-		if err := os.WriteFile(path, []byte(Reference()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := gocmp.Diff(Reference(), string(got)); diff != "" {
-		t.Errorf(
-			"docs/flags.md is not what the table says; go test ./internal/config -update rewrites it (-want +got):\n%s",
-			diff,
-		)
-	}
-	if left := regexp.MustCompile(`(^|[^$])\{\w+\}`).FindString(Reference()); left != "" {
-		t.Errorf("the placeholder %s of reference.md was not filled in", left)
-	}
-}
-
-func TestHelp(t *testing.T) {
-	type text struct {
-		help  string
-		flags []Flag
-	}
-	all := []text{{Help(), Flags()}}
-	for _, s := range Subcommands() {
-		all = append(all, text{s.Help(), s.Flags()})
-	}
-	for _, tt := range all {
-		for line := range strings.Lines(tt.help) {
-			line = strings.TrimSuffix(line, "\n")
-			if len(line) > helpWidth || strings.TrimRight(line, " ") != line {
-				t.Errorf("%d columns or a blank at the end: %q", len(line), line)
-			}
-		}
-		for _, f := range tt.flags {
-			if strings.Count(tt.help, "--"+f.Name+"\n")+strings.Count(tt.help, "--"+f.Name+" ") == 0 {
-				t.Errorf("--%s is not in the help", f.Name)
-			}
-		}
-	}
-}
 
 // TestTable checks what the rest of the package relies on.
 func TestTable(t *testing.T) {
@@ -85,7 +32,7 @@ func TestTable(t *testing.T) {
 			!strings.HasSuffix(f.Help, ".") {
 			t.Errorf("--%s: bad name or help", f.Name)
 		}
-		if !slices.Contains(groups(), f.Group) {
+		if !slices.Contains(Groups(), f.Group) {
 			t.Errorf("--%s: unknown group %q", f.Name, f.Group)
 		}
 		if (f.Placeholder != "") != f.takesValue() {

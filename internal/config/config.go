@@ -188,16 +188,3 @@ func (c *Config) Command(python string) (program string, args []string) {
 	args = append(args, c.Script)
 	return python, append(args, c.ScriptArgs...)
 }
-
-// Counter counts the devices of this machine for --nproc-per-node.
-type Counter interface {
-	// CPUs returns the number of CPUs that this process may use.
-	CPUs() (int, error)
-	// GPUs returns the number of GPUs that torch.cuda would see in workers, NVIDIA's or AMD's. It may be 0.
-	GPUs() (int, error)
-	// XPUs returns the number of GPUs that torch.xpu would see in workers, Intel's. It may be 0.
-	XPUs() (int, error)
-	// Accelerators returns the number of devices that torch.accelerator would use in workers. Integrated GPUs of AMD and
-	// Intel do not count. It may be 0.
-	Accelerators() (int, error)
-}

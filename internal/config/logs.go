@@ -1,9 +1,12 @@
 package config
 
 import (
+	"errors"
 	"math"
 	"regexp"
+	"slices"
 
+	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -159,5 +162,47 @@ func (c *Logs) checkList(r *reader) {
 				r.fail(f.Name, "cannot be combined with --list")
 			}
 		}
+	}
+}
+
+func parseLocalRanks(s string) (workerlog.RankSet, error) {
+	set, err := workerlog.ParseRanks(s)
+	if slices.ContainsFunc(set, func(r workerlog.RankRange) bool { return r.Global }) {
+		return nil, errors.New("names local ranks: use --rank for global ones")
+	}
+	return set, err
+}
+
+// parseStream reads the name of one output stream.
+func parseStream(s string) (workerlog.StreamSet, error) {
+	name, err := oneOf("stdout", "stderr")(s)
+	return map[string]workerlog.StreamSet{"stdout": workerlog.Stdout, "stderr": workerlog.Stderr}[name], err
+}
+
+var attemptName = lazyregexp.New(`^\d+(\.r\d+)?(\.\d+)?$`)
+
+// parseAttempt reads the name of an attempt; all attempts are "".
+func parseAttempt(s string) (string, error) {
+	switch {
+	case s == "all":
+		return "", nil
+	case !attemptName().MatchString(s):
+		return "", errors.New("must be all, a number of restarts such as 0, or the name of one attempt such as 0.r1")
+	}
+	return s, nil
+}
+
+// logsCommand describes elasticrun logs.
+func logsCommand() Subcommand {
+	return Subcommand{
+		Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: LogsFlags,
+		Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
+or after it. A line "--- attempt 1, ... ---" says where the workers were restarted, and why.
+`,
+		Outro: `RUN is a run id, the start of one, or the folder of a run. Default: the run that was started last;
+a line on stderr says which.
+
+Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or nothing in it matches.
+`,
 	}
 }

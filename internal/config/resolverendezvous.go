@@ -224,60 +224,6 @@ func checkBackend(r *reader, in rendezvousFlags) {
 	}
 }
 
-// readConf applies --rdzv-conf.
-func (r *Rendezvous) readConf(settings *reader, items []rdzvconf.Item, from surroundings) {
-	const name = "rdzv-conf"
-	isHost := r.IsHost // what the scheduler says
-	r.Settings = rdzvconf.Defaults(r.Backend)
-	r.IsHost = isHost
-	if !isKnown(r.Backend) {
-		return
-	}
-	if slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "rank" && !item.Unshown }) {
-		settings.fail(name, "rank is set by --node-rank")
-	}
-	fromFlag := settings.settings[name].Source.Kind == FromFlag
-	for _, item := range items {
-		if problem := noSecretHere(r.Backend, item.Key, fromFlag); problem != "" && !item.Unshown {
-			settings.fail(name, problem)
-			return
-		}
-	}
-	read, warnings, err := rdzvconf.Read(r.Backend, items, from.secret)
-	if err != nil {
-		settings.fail(name, err.Error())
-		return
-	}
-	password := func(item rdzvconf.Item) bool { return item.Key == "password" }
-	if fromFlag && slices.ContainsFunc(items, password) {
-		settings.fail(name, "every user of this machine can read a command line: put the password into a file, "+
-			"password_file=FILE, or the whole option into "+confEnv)
-		return
-	}
-	r.Settings = read
-	r.IsHost = cmp.Or(read.IsHost, isHost)
-	for _, warning := range warnings {
-		settings.warn(name, warning)
-	}
-}
-
-// noSecretHere says where a secret belongs that was given as this option; it is empty for other options. Only etcd has
-// a password.
-func noSecretHere(backend, key string, fromFlag bool) string {
-	const secret = "the agents' secret comes from a file, --rdzv-secret-file=FILE, or from " + SecretEnv
-	key = strings.ReplaceAll(strings.ToLower(key), "-", "_")
-	isSecret := slices.Contains([]string{"secret", "secret_file", "rdzv_secret", "rdzv_secret_file", "token"}, key)
-	switch {
-	case isSecret && backend == rdzv.BackendEtcd:
-		return "etcd knows users, not a secret: give user=USER,password_file=FILE"
-	case isSecret:
-		return secret
-	case key == "password" && backend != rdzv.BackendEtcd && fromFlag:
-		return "the " + backend + " backend has no password; " + secret
-	}
-	return ""
-}
-
 // readHint reads the rank that this node was given.
 func (c *Config) readHint(r *reader) {
 	v := &c.Rendezvous

@@ -145,3 +145,17 @@ func (c *Simulate) fewest() int {
 	gone := c.Kill + c.Leave + c.Cut
 	return min(c.Agents-gone, c.Agents-gone*c.Rounds+c.Join*(c.Rounds-1))
 }
+
+// simulateCommand describes elasticrun simulate.
+func simulateCommand() Subcommand {
+	return Subcommand{
+		Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", flags: SimulateFlags,
+		Intro: `Simulate a large rendezvous on this machine: the real store and leader in this process, and real
+agents in another, each with its own connection. Only the workers are simulated. The command prints
+how long each step took and how many messages the store handled.
+`,
+		Outro: `Exit code: 0 if after each step all nodes were in one round with dense and unique ranks; 75 if a
+step took longer than its timeout; 70 if a check failed.
+`,
+	}
+}

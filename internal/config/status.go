@@ -63,3 +63,18 @@ func (c *Status) checkAddr(r *reader) {
 		}
 	}
 }
+
+// statusCommand describes elasticrun status.
+func statusCommand() Subcommand {
+	return Subcommand{
+		Name: "status", Short: "show what a job is doing", Args: "[flags]", flags: StatusFlags,
+		Intro: `Show what a job is doing: its nodes and workers, their resource use and their last lines. With
+--rdzv-endpoint it shows all nodes of a job; with --addr it shows the one node whose --status-addr
+that is. Without both it shows what runs on this machine of the only job here that is yours, or of
+the one with --rdzv-id.
+`,
+		Outro: `The command only reads; it does not join the job. Exit code: 0, also after SIGINT; 2 if the store
+has no such job, or several run on this machine; 75 if nothing answers, or no job runs here.
+`,
+	}
+}

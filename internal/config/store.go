@@ -127,3 +127,17 @@ func LoadStore(args []string) (*Store, error) {
 	c.Warnings = r.warnings
 	return c, nil
 }
+
+// storeCommand describes elasticrun store.
+func storeCommand() Subcommand {
+	return Subcommand{
+		Name: "store", Short: "run a store outside of a job", Args: "[flags]", flags: StoreFlags,
+		Intro: `Run a store (torch's TCPStore) outside of a job. It also hosts the rendezvous of jobs whose
+--rdzv-endpoint it is.
+`,
+		Outro: `When the store listens it prints one line on stdout: "store listening on HOST:PORT", followed by
+"health on URL" with --health. SIGTERM and SIGINT stop it cleanly with exit code 0; a second signal,
+at least a second later, stops it at once. Workers' keys are in memory and are lost when it stops.
+`,
+	}
+}

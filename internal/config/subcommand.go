@@ -55,50 +55,8 @@ imports torch, and nvidia-smi. The launch's flags say what to check.
 			Outro: `Exit code: 0, also with warnings; 72 if a check failed; 2 if the flags are refused.
 `,
 		},
-		{
-			Name: "status", Short: "show what a job is doing", Args: "[flags]", flags: StatusFlags,
-			Intro: `Show what a job is doing: its nodes and workers, their resource use and their last lines. With
---rdzv-endpoint it shows all nodes of a job; with --addr it shows the one node whose --status-addr
-that is. Without both it shows what runs on this machine of the only job here that is yours, or of
-the one with --rdzv-id.
-`,
-			Outro: `The command only reads; it does not join the job. Exit code: 0, also after SIGINT; 2 if the store
-has no such job, or several run on this machine; 75 if nothing answers, or no job runs here.
-`,
-		},
-		stacksCommand(), psCommand(), stopCommand(),
-		{
-			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: LogsFlags,
-			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
-or after it. A line "--- attempt 1, ... ---" says where the workers were restarted, and why.
-`,
-			Outro: `RUN is a run id, the start of one, or the folder of a run. Default: the run that was started last;
-a line on stderr says which.
-
-Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or nothing in it matches.
-`,
-		},
-		{
-			Name: "store", Short: "run a store outside of a job", Args: "[flags]", flags: StoreFlags,
-			Intro: `Run a store (torch's TCPStore) outside of a job. It also hosts the rendezvous of jobs whose
---rdzv-endpoint it is.
-`,
-			Outro: `When the store listens it prints one line on stdout: "store listening on HOST:PORT", followed by
-"health on URL" with --health. SIGTERM and SIGINT stop it cleanly with exit code 0; a second signal,
-at least a second later, stops it at once. Workers' keys are in memory and are lost when it stops.
-`,
-		},
-		secretCommand(),
-		{
-			Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", flags: SimulateFlags,
-			Intro: `Simulate a large rendezvous on this machine: the real store and leader in this process, and real
-agents in another, each with its own connection. Only the workers are simulated. The command prints
-how long each step took and how many messages the store handled.
-`,
-			Outro: `Exit code: 0 if after each step all nodes were in one round with dense and unique ranks; 75 if a
-step took longer than its timeout; 70 if a check failed.
-`,
-		},
+		statusCommand(), stacksCommand(), psCommand(), stopCommand(), logsCommand(),
+		storeCommand(), secretCommand(), simulateCommand(),
 		{
 			Name: "completion", Short: "print a shell completion script", Args: strings.Join(Shells(), "|"), Operands: Shells(),
 			Intro: `Print a script that makes a shell complete elasticrun's command line: flags, their values, commands

@@ -8,14 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
-	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 	"github.com/elasticrun/elasticrun/internal/seconds"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -97,23 +94,6 @@ func sizeFrom(low int64, name string) func(string) (int64, error) {
 		}
 		return n, nil
 	}
-}
-
-// nodeRange is a number of nodes from low to high.
-type nodeRange struct{ low, high int }
-
-// parseNodes reads N or MIN:MAX.
-func parseNodes(s string) (nodeRange, error) {
-	low, high, err := parseRange(s, ":", between(1, maxNodes))
-	switch {
-	case err != nil && strings.LastIndexByte(s, '-') > 0:
-		return nodeRange{}, fmt.Errorf("must be N or MIN:MAX, with a colon, each a whole number between 1 and %d", maxNodes)
-	case err != nil:
-		return nodeRange{}, fmt.Errorf("must be N or MIN:MAX, each a whole number between 1 and %d", maxNodes)
-	case low > high:
-		return nodeRange{}, fmt.Errorf("MIN must not be above MAX: did you mean %d:%d?", high, low)
-	}
-	return nodeRange{low, high}, nil
 }
 
 // parsePortRange reads N or LO-HI; empty is no range.
@@ -209,52 +189,6 @@ func parseGlobalRanks(s string) (workerlog.RankSet, error) {
 	return set, err
 }
 
-func parseLocalRanks(s string) (workerlog.RankSet, error) {
-	set, err := workerlog.ParseRanks(s)
-	if slices.ContainsFunc(set, func(r workerlog.RankRange) bool { return r.Global }) {
-		return nil, errors.New("names local ranks: use --rank for global ones")
-	}
-	return set, err
-}
-
-// parseStream reads the name of one output stream.
-func parseStream(s string) (workerlog.StreamSet, error) {
-	name, err := oneOf("stdout", "stderr")(s)
-	return map[string]workerlog.StreamSet{"stdout": workerlog.Stdout, "stderr": workerlog.Stderr}[name], err
-}
-
-func parseFilters(s string) ([]string, error) { return workerlog.ParseFilters(s), nil }
-
-var attemptName = lazyregexp.New(`^\d+(\.r\d+)?(\.\d+)?$`)
-
-// parseAttempt reads the name of an attempt; all attempts are "".
-func parseAttempt(s string) (string, error) {
-	switch {
-	case s == "all":
-		return "", nil
-	case !attemptName().MatchString(s):
-		return "", errors.New("must be all, a number of restarts such as 0, or the name of one attempt such as 0.r1")
-	}
-	return s, nil
-}
-
-// parseEventLog checks which variables the path uses.
-func parseEventLog(s string) (string, error) {
-	if workerlog.Substitute(s, nil) != workerlog.Substitute(s, map[string]string{"node_rank": ""}) {
-		return "", errors.New("the node's rank is not known yet when the log is opened: use ${hostname} or ${run_id}")
-	}
-	return s, nil
-}
-
-// parseEventHandler reads --event-log-handler. Torch's dynamic_rendezvous writes nothing.
-func parseEventHandler(s string) (string, error) {
-	name, err := oneOf("null", "console", "dynamic_rendezvous")(s)
-	if name == "dynamic_rendezvous" {
-		name = "null"
-	}
-	return name, err
-}
-
 // parseLevel reads a log level by its name in Python or zerolog, in any case.
 func parseLevel(s string) (zerolog.Level, error) {
 	switch strings.ToLower(s) {
@@ -272,26 +206,4 @@ func parseLevel(s string) (zerolog.Level, error) {
 		return zerolog.FatalLevel, nil
 	}
 	return 0, errors.New("must be one of trace, debug, info, warning, error, critical")
-}
-
-// parseSignals reads a list such as SIGTERM,SIGINT. It returns names that this system does not have separately, because
-// torchrun skips them with a warning.
-func parseSignals(s string) (signals []syscall.Signal, unknown []string, err error) {
-	if strings.TrimSpace(s) == "" {
-		return nil, nil, nil
-	}
-	for name := range strings.SplitSeq(s, ",") {
-		name = strings.TrimSpace(name)
-		switch sig := unix.SignalNum(name); {
-		case sig == 0:
-			unknown = append(unknown, name)
-		case sig == unix.SIGKILL || sig == unix.SIGSTOP:
-			return nil, nil, fmt.Errorf("%s cannot be handled by any process", name)
-		case sig == unix.SIGCHLD || sig == unix.SIGURG:
-			return nil, nil, fmt.Errorf("%s is used by the launcher itself", name)
-		case !slices.Contains(signals, sig):
-			signals = append(signals, sig)
-		}
-	}
-	return signals, unknown, nil
 }

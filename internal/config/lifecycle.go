@@ -1,9 +1,16 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/exitcode"
+	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
 // lifeFlags returns the flags of the group that says when workers are restarted and stopped.
@@ -88,27 +95,68 @@ func lifeFlags() []Flag {
 	}, slices.Concat(policyFlags(), preemptFlags(), hangFlags())...)
 }
 
-// hangFlags returns the flags of that group about jobs that hang.
-func hangFlags() []Flag {
-	return []Flag{
-		{
-			Name: "hang-timeout", Kind: KindSpec, Default: "auto", Placeholder: "SECONDS|auto|off", Group: groupLife,
-			Values: []string{"auto", "off"}, parse: as(parseHangTimeout),
-			Help: "Suspect a hang when no worker of the job has shown progress for this long, as seen from outside. auto " +
-				"waits for 60 seconds or 5 times the longest pause of the job so far, whichever is longer, and only once the " +
-				"job has shown a steady rhythm. 0 or off never looks.",
-		},
-		{
-			Name: "hang-action", Kind: KindString, Default: "report", Placeholder: "ACTION", Group: groupLife,
-			Values: []string{"report", "restart", "stop"}, parse: as(oneOf("report", "restart", "stop")),
-			Help: "What follows a suspected hang: report prints which rank it is and the stacks of all ranks; restart and " +
-				"stop do so too, look a second time, and then restart the workers, which is charged as a failure, or end the " +
-				"job with code 77. With auto that takes 5 minutes at least.",
-		},
-		{
-			Name: "step-pattern", Kind: KindString, Placeholder: "REGEXP", Group: groupLife, parse: as(parsePattern),
-			Help: "A regular expression (RE2) for the lines of workers that name the step of the training. Its first group, " +
-				"or the whole match, is a number, as in 'step (\\d+)'. A new step counts as progress.",
-		},
+func readSignals(r *reader) []syscall.Signal {
+	return read(r, "signals-to-handle", func(s string) ([]syscall.Signal, error) {
+		signals, unknown, err := parseSignals(s)
+		for _, name := range unknown {
+			r.warn("signals-to-handle", "skipping the unknown signal "+printable.Quote(name))
+		}
+		return signals, err
+	})
+}
+
+// parseSignals reads a list such as SIGTERM,SIGINT. It returns names that this system does not have separately, because
+// torchrun skips them with a warning.
+func parseSignals(s string) (signals []syscall.Signal, unknown []string, err error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil, nil
 	}
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		switch sig := unix.SignalNum(name); {
+		case sig == 0:
+			unknown = append(unknown, name)
+		case sig == unix.SIGKILL || sig == unix.SIGSTOP:
+			return nil, nil, fmt.Errorf("%s cannot be handled by any process", name)
+		case sig == unix.SIGCHLD || sig == unix.SIGURG:
+			return nil, nil, fmt.Errorf("%s is used by the launcher itself", name)
+		case !slices.Contains(signals, sig):
+			signals = append(signals, sig)
+		}
+	}
+	return signals, unknown, nil
+}
+
+// rejoinMargin is added to the time that a node's workers may take to stop.
+const rejoinMargin = 10 * time.Second
+
+// readRejoinTimeout reads --rejoin-timeout, whose default and bounds depend on other times.
+func (c *Config) readRejoinTimeout(r *reader) time.Duration {
+	const name = "rejoin-timeout"
+	ttl := c.Rendezvous.TTL()
+	back := c.RestartGrace // how long a node may take until it rejoins
+	if c.PreflightCmd != "" {
+		back += c.PreflightTimeout
+	}
+	if !r.given(name) {
+		return max(back+rejoinMargin, ttl)
+	}
+	timeout := value[time.Duration](r, name)
+	switch {
+	case timeout > c.RestartGrace && timeout <= back:
+		r.warn(name, "too short for a node that runs --preflight-cmd for the whole --preflight-timeout before it rejoins")
+	case timeout <= c.RestartGrace:
+		grace := "--restart-grace"
+		if !r.given("restart-grace") {
+			grace = "--shutdown-timeout"
+		}
+		r.fail(
+			name,
+			fmt.Sprintf("must be above %s (%v seconds), the time in which workers may stop", grace, c.RestartGrace.Seconds()),
+		)
+	case timeout < ttl:
+		r.fail(name, fmt.Sprintf("must be at least %v seconds (keep_alive_interval × keep_alive_max_attempt), "+
+			"the time after which a silent node is lost", ttl.Seconds()))
+	}
+	return timeout
 }

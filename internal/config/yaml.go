@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
@@ -93,4 +95,39 @@ func yamlParserWords(problem string) string {
 		return "has a control character: remove it"
 	}
 	return ""
+}
+
+// secondDocument returns the line at which a document follows another one, 0 if there is one document. In YAML, --- at
+// the start of a line begins a document, also in a text of several lines.
+func secondDocument(data []byte) int {
+	content, begin, number := false, 0, 0
+	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\uFEFF"))) {
+		number++
+		text := bytes.TrimSpace(line)
+		if marker, found := bytes.CutPrefix(line, []byte("---")); found && bytes.IndexAny(marker, " \t\r\n") <= 0 {
+			if content {
+				begin = number
+			}
+			text = bytes.TrimSpace(marker)
+		}
+		if len(text) > 0 && text[0] != '#' && text[0] != '%' {
+			if begin > 0 {
+				return begin
+			}
+			content = true
+		}
+	}
+	return 0
+}
+
+// checkText reports an error if data is not UTF-8.
+func checkText(data []byte) error {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return fmt.Errorf("line %d: is not UTF-8 text", 1+bytes.Count(data[:i], []byte{'\n'}))
+		}
+		i += size
+	}
+	return nil
 }

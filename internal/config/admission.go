@@ -14,8 +14,8 @@ type Admission struct {
 	Who string
 	// Open says that the store serves everybody who can reach it.
 	Open bool
-	// Why says in one sentence what leaves the store open, and Remedy what to give so that it is not, for people. Both are
-	// empty if the store is not open.
+	// Why says in one sentence why the store is open, and Remedy what closes it, for people. Both are empty if the store
+	// is not open.
 	Why, Remedy string
 }
 
@@ -81,7 +81,7 @@ func andSecret(v *Rendezvous) string {
 // secretAdvice says how the agents of a job get a secret.
 const secretAdvice = "elasticrun secret > FILE makes one, for --rdzv-secret-file=FILE on each node"
 
-// etcdAdvice says how etcd gets to know the agents of a job.
+// etcdAdvice says how the agents of a job authenticate to etcd.
 const etcdAdvice = "give --rdzv-conf a client certificate (ssl_cert, ssl_cert_key) or a user (user, password_file)"
 
 // checkAdmission applies --require-auth.

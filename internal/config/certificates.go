@@ -11,8 +11,8 @@ import (
 type certificateNames struct {
 	owner    string // who has them, with a verb
 	ca, pair string // the settings
-	where    string // they are given; empty for flags
-	noSecret string // what is wrong without any of them and without a secret
+	where    string // says where the settings are given; empty for flags
+	noSecret string // the problem if there are neither certificates nor a secret
 }
 
 var (
@@ -39,7 +39,7 @@ func (n certificateNames) lacking(files certfiles.Files) (why, remedy string) {
 	return why, remedy + n.where + ", or a secret: " + secretAdvice
 }
 
-// checkCertificates says for people why certificates cannot be used.
+// checkCertificates opens the files. Its error says for people why they cannot be used.
 func checkCertificates(files certfiles.Files) error {
 	_, err := certfiles.Open(files, zerolog.Nop())
 	return err
@@ -62,8 +62,8 @@ func (r *Rendezvous) checkCertificates(settings *reader, from surroundings) {
 	}
 }
 
-// StoreNames returns the names of which the certificate of the job's store must have one: the hosts of the endpoints,
-// as they were given.
+// StoreNames returns the hosts of the endpoints as they were given. The certificate of the job's store must have one of
+// these names.
 func (r *Rendezvous) StoreNames() []string {
 	var names []string
 	for _, at := range r.Endpoints {

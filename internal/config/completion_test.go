@@ -95,7 +95,7 @@ func TestValues(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range LogsFlags() {
+	for _, f := range logsFlags() {
 		for _, value := range f.Values {
 			if _, err := LoadLogs([]string{"--config=/dev/null", "--" + f.Name + "=" + value}); err != nil {
 				t.Error(err)

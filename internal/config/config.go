@@ -87,12 +87,12 @@ type Config struct {
 	MaxIdleRestarts  int            `flag:"max-restarts-without-progress"`
 	// ErrorExitTimeout is how long a worker may live after it has written its error file; 0 for no limit.
 	ErrorExitTimeout time.Duration `flag:"error-exit-timeout"`
-	// HangTimeout is after how long without progress a hang is suspected; HangAction, report, restart or stop, is what
-	// follows.
+	// HangTimeout is the time without progress after which a hang is suspected. HangAction says what follows: report,
+	// restart or stop.
 	HangTimeout HangTimeout `flag:"hang-timeout"`
 	HangAction  string      `flag:"hang-action"`
-	// PreemptSignals end the job by a preemption, in which workers get PreemptGrace to save. PreemptNotice is how long
-	// after the signal the node is taken away; 0 if that is not known. OnSIGTERM is leave or preempt.
+	// PreemptSignals end the job by a preemption, in which workers get PreemptGrace to save. PreemptNotice is the
+	// time from the signal until the node is taken away; 0 if it is unknown. OnSIGTERM is leave or preempt.
 	PreemptSignals  []syscall.Signal `flag:"preempt-signals"`
 	PreemptGrace    time.Duration    `flag:"preempt-grace"`
 	PreemptNotice   time.Duration    `flag:"preempt-notice,given"`
@@ -104,12 +104,11 @@ type Config struct {
 	// TorchAgent has the settings that torchrun's agent takes from the environment alone.
 	TorchAgent TorchAgent
 
-	// Report is the path of the report, in which ${hostname}, ${node_rank} and ${run_id} are to be replaced; empty for
-	// none.
+	// Report is the path of the report, with ${hostname}, ${node_rank} and ${run_id} not yet replaced; empty for none.
 	Report string `flag:"report"`
 	// EventLogHandler is null or console.
 	EventLogHandler string `flag:"event-log-handler"`
-	// EventLog is the path of the event log, in which ${hostname} and ${run_id} are to be replaced; empty for none.
+	// EventLog is the path of the event log, with ${hostname} and ${run_id} not yet replaced; empty for none.
 	EventLog string `flag:"event-log"`
 	// StatusAddr is where the node's status is served; nil for nowhere. Its host is never empty.
 	StatusAddr *HostPort `flag:"status-addr"`
@@ -134,8 +133,8 @@ type Config struct {
 	// Launch is the command by which this process must replace itself to start an agent on each node of the job; nil
 	// for a process that is itself an agent.
 	Launch []string
-	// DrawsSecret says that this process must draw a secret and pass it on to the agents that Launch starts: the user gave
-	// none, and nobody else knows where they meet.
+	// DrawsSecret says that this process must draw a secret and pass it to the agents that Launch starts: the user gave no
+	// secret, and no agent started elsewhere joins them.
 	DrawsSecret bool
 
 	// DryRun prints what the launch would do, and starts nothing.
@@ -154,8 +153,8 @@ type Config struct {
 	Warnings []string
 }
 
-// Where names the setting of a flag as the user wrote it, for errors that only its use shows: "ELASTICRUN_REPORT=FILE"
-// if the variable set it, and "--report" if nobody did.
+// Where names the setting of a flag as the user wrote it, for errors that appear only when its value is used:
+// "ELASTICRUN_REPORT=FILE" if the variable set it, "--report" if it is the default.
 func (c *Config) Where(flag string) string { return c.setting(flag).Where() }
 
 // Given reports whether the user set the flag, as opposed to a scheduler or the default.

@@ -19,9 +19,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// FileName is the name of the config file in the working directory and, below elasticrun/, in the user's config folder
+// configFileName is the name of the config file in the working directory and, below elasticrun/, in the user's config folder
 // ([os.UserConfigDir]).
-const FileName = "elasticrun.yaml"
+const configFileName = "elasticrun.yaml"
 
 // maxConfigFile is the size of the largest config file, in bytes.
 const maxConfigFile = 1 << 20
@@ -39,11 +39,11 @@ type configFile struct {
 
 // findConfigFile finds, reads and checks the config file. A missing file is an error only if --config names it.
 func findConfigFile(named Setting) (configFile, error) {
-	candidates := []string{FileName}
+	candidates := []string{configFileName}
 	if named.Given() {
 		candidates = []string{named.Value}
 	} else if dir, err := os.UserConfigDir(); err == nil {
-		candidates = append(candidates, filepath.Join(dir, "elasticrun", FileName))
+		candidates = append(candidates, filepath.Join(dir, "elasticrun", configFileName))
 	}
 	for _, path := range candidates {
 		where := printable.Quote(path)
@@ -102,7 +102,7 @@ func orRemedy(e safefile.Exposure) string {
 	return e.Remedy + ", or "
 }
 
-// mayExist reports whether path is visible, or hidden by something else than the permissions of its folders.
+// mayExist reports whether path may exist: it is not missing, and its folders' permissions do not hide it.
 func mayExist(path string) bool {
 	_, err := os.Stat(path)
 	if info, linkErr := os.Lstat(path); linkErr == nil && info.Mode()&fs.ModeSymlink != 0 {

@@ -63,8 +63,8 @@ func place(t *testing.T) string {
 func file(text string, mode, folder os.FileMode) func(*testing.T) {
 	return func(t *testing.T) {
 		t.Helper()
-		write(t, FileName, text)
-		chmod(t, FileName, mode)
+		write(t, configFileName, text)
+		chmod(t, configFileName, mode)
 		chmod(t, ".", folder)
 	}
 }
@@ -152,8 +152,8 @@ func TestConfigFileInUserFolder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			write(t, filepath.Join(folder, "elasticrun", FileName), "role: a")
-			chmod(t, filepath.Join(folder, "elasticrun", FileName), 0o666)
+			write(t, filepath.Join(folder, "elasticrun", configFileName), "role: a")
+			chmod(t, filepath.Join(folder, "elasticrun", configFileName), 0o666)
 			if folder != filepath.Join(place(t), "home") { // as on macOS
 				if err := os.Symlink(folder, "home"); err != nil {
 					t.Fatal(err)
@@ -178,7 +178,7 @@ func TestConfigFileOfOthers(t *testing.T) {
 	owned := func(path string) func(*testing.T) {
 		return func(t *testing.T) {
 			t.Helper()
-			write(t, FileName, "preflight-cmd: x\nreport: r")
+			write(t, configFileName, "preflight-cmd: x\nreport: r")
 			own(t, path)
 		}
 	}
@@ -186,7 +186,7 @@ func TestConfigFileOfOthers(t *testing.T) {
 		return func(t *testing.T) {
 			t.Helper()
 			write(t, "real.yaml", "preflight-cmd: x\nreport: r")
-			symlink(t, "real.yaml", FileName)
+			symlink(t, "real.yaml", configFileName)
 			own(t, path)
 		}
 	}
@@ -194,12 +194,12 @@ func TestConfigFileOfOthers(t *testing.T) {
 	runFileTests(t, []fileTest{
 		{
 			name:  "the file",
-			setUp: owned(FileName),
+			setUp: owned(configFileName),
 			want:  "elasticrun.yaml: it belongs to uid 4711, not to root, who runs this" + unused,
 		},
-		{name: "the named file", line: "--config=elasticrun.yaml --preflight-cmd=y", setUp: owned(FileName)},
+		{name: "the named file", line: "--config=elasticrun.yaml --preflight-cmd=y", setUp: owned(configFileName)},
 		{
-			name: "a command in the named file", line: "--config=elasticrun.yaml", setUp: owned(FileName),
+			name: "a command in the named file", line: "--config=elasticrun.yaml", setUp: owned(configFileName),
 			want: "elasticrun.yaml: preflight-cmd: this config file may not name a command, because it belongs to uid 4711, not to root, who runs this: " +
 				"give --preflight-cmd on the command line",
 		},
@@ -209,7 +209,7 @@ func TestConfigFileOfOthers(t *testing.T) {
 				"give --preflight-cmd on the command line",
 		},
 		{
-			name: "another user's link to root's file", setUp: linked(FileName),
+			name: "another user's link to root's file", setUp: linked(configFileName),
 			want: "elasticrun.yaml: the symbolic link elasticrun.yaml belongs to uid 4711, not to root, who runs this" + unused,
 		},
 		{
@@ -228,7 +228,7 @@ func TestLinkedConfigFile(t *testing.T) {
 			write(t, "a/b/empty", "")
 			write(t, "a/conf/real.yaml", "grow: never")
 			symlink(t, "a/b", "short")
-			symlink(t, "short/../conf/real.yaml", FileName)
+			symlink(t, "short/../conf/real.yaml", configFileName)
 			chmod(t, "a/conf", mode)
 		}
 	}
@@ -240,7 +240,7 @@ func TestLinkedConfigFile(t *testing.T) {
 				"chmod o-w HERE/a/conf, or name it with --config=elasticrun.yaml to use it anyway",
 		},
 		{
-			name: "to nothing, such as a disk that is not mounted", setUp: func(t *testing.T) { t.Helper(); symlink(t, "not mounted/real.yaml", FileName) },
+			name: "to nothing, such as a disk that is not mounted", setUp: func(t *testing.T) { t.Helper(); symlink(t, "not mounted/real.yaml", configFileName) },
 			want: "elasticrun.yaml: cannot read the config file: no such file or directory",
 		},
 	})
@@ -267,34 +267,34 @@ func TestOddConfigFile(t *testing.T) {
 		}
 	}
 	link := func(target string) func(*testing.T) {
-		return func(t *testing.T) { t.Helper(); symlink(t, target, FileName) }
+		return func(t *testing.T) { t.Helper(); symlink(t, target, configFileName) }
 	}
 	const cannot = "elasticrun.yaml: cannot read the config file: "
 	runFileTests(t, []fileTest{
-		{name: "FIFO", setUp: fifo(FileName), want: cannot + "it is a FIFO, not a regular file"},
+		{name: "FIFO", setUp: fifo(configFileName), want: cannot + "it is a FIFO, not a regular file"},
 		{
 			name: "link to a FIFO", setUp: func(t *testing.T) { t.Helper(); fifo("f")(t); link("f")(t) },
 			want: cannot + "it is a FIFO, not a regular file",
 		},
 		{name: "link to a device", setUp: link("/dev/zero"), want: cannot + "it is a device, not a regular file"},
-		{name: "link to itself", setUp: link(FileName), want: cannot + "too many levels of symbolic links"},
+		{name: "link to itself", setUp: link(configFileName), want: cannot + "too many levels of symbolic links"},
 		{
 			name: "device",
 			line: "--config=/dev/zero",
 			want: "--config=/dev/zero: cannot read the config file: it is a device, not a regular file",
 		},
-		{name: "folder", setUp: text(FileName+"/x", ""), want: cannot + "is a directory"},
+		{name: "folder", setUp: text(configFileName+"/x", ""), want: cannot + "is a directory"},
 		{
 			name:  "huge",
-			setUp: text(FileName, strings.Repeat("#\n", 1<<19)+"#"),
+			setUp: text(configFileName, strings.Repeat("#\n", 1<<19)+"#"),
 			want:  cannot + "it is larger than 1 MiB, so it is no config file",
 		},
-		{name: "large", setUp: text(FileName, strings.Repeat("#\n", 1<<19))},
+		{name: "large", setUp: text(configFileName, strings.Repeat("#\n", 1<<19))},
 		{
-			name: "two documents", setUp: text(FileName, "%YAML 1.1\n---\nrole: a\n# c\n---  \n\nnnodes: 2\n"),
+			name: "two documents", setUp: text(configFileName, "%YAML 1.1\n---\nrole: a\n# c\n---  \n\nnnodes: 2\n"),
 			want: "elasticrun.yaml: line 5: begins another document, which would be ignored: keep one",
 		},
-		{name: "one document", setUp: text(FileName, "\uFEFF# c\n---\nrole: a---\n---\n# end\n")},
+		{name: "one document", setUp: text(configFileName, "\uFEFF# c\n---\nrole: a---\n---\n# end\n")},
 		{
 			name: "odd name", line: "--config=a\x1b[2Jb.yaml", setUp: text("a\x1b[2Jb.yaml", "- x"),
 			want: `"a\x1b[2Jb.yaml": line 1: must be keys with values, such as nnodes: 2`,

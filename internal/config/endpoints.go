@@ -97,8 +97,8 @@ func (c *Config) checkEndpoints(r *reader) {
 	}
 }
 
-// ChoosesEndpoints reports whether the user has named the endpoints, and may know further nodes that could be one.
-// Slurm and Kubernetes choose the nodes.
+// ChoosesEndpoints reports whether the user named the endpoints and could name further nodes. With Slurm and Kubernetes
+// he could not, because they choose the nodes.
 func (c *Config) ChoosesEndpoints() bool {
 	return c.Given("rdzv-endpoint") && c.Scheduler != scheduler.Slurm && c.Scheduler != scheduler.Kubernetes
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// HangTimeout is after how long without progress of any worker a hang is suspected. The zero value suspects none.
+// HangTimeout is the time without progress of any worker after which a hang is suspected. The zero value is never.
 type HangTimeout struct {
 	// Auto derives the time from the pauses of the job.
 	Auto bool

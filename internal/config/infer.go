@@ -47,7 +47,7 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	return in.facts
 }
 
-// schedulerJob names the scheduler's job; empty if there is none, or it is not known.
+// schedulerJob names the scheduler's job; empty if it is unknown.
 func schedulerJob(f scheduler.Facts) string {
 	if f.Job == "" {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/rdzvconf"
 )
 
-// LocalEndpoint is the endpoint of agents of one user on one machine, who meet without a port.
+// LocalEndpoint is the endpoint of agents of one user on one machine, which meet without a port.
 const LocalEndpoint = "local"
 
 // isLocal reports whether the agents of a job of several nodes meet without a port.
@@ -22,7 +22,7 @@ func (in rendezvousFlags) isLocal() bool {
 	return in.Endpoint == LocalEndpoint && in.MaxNodes > 1 && !in.Standalone
 }
 
-// MeantLocal suggests a local endpoint to those who may have misspelled it.
+// MeantLocal asks a user who may have misspelled the local endpoint.
 const MeantLocal = "did you mean local, for agents in several terminals of this machine?"
 
 // IsNearLocal reports whether the user may have meant a local endpoint and misspelled it: the endpoint is a short name
@@ -75,8 +75,8 @@ func (in *inference) checkOneMachine() {
 // maxScriptInRunID is how much of the script's name a run id shows, in bytes.
 const maxScriptInRunID = 32
 
-// localRunID returns the run id of agents that were given none and meet on one machine. It is the same for the same
-// command in the same folder, so that they need none. dir is the folder, without links.
+// localRunID returns the default run id at a local endpoint. It is derived from the command and its folder, so agents
+// of the same command in the same folder meet without being given a run id. dir is the folder, without links.
 func (c *Config) localRunID(dir string) string {
 	program, args := c.Command("python")
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{dir, program}, args...), "\x00")))

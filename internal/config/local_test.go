@@ -93,7 +93,7 @@ func TestLocalEndpointRefuses(t *testing.T) {
 
 // Commands that ask for a job take the endpoint of its agents, and find the job on this machine.
 func TestLocalTarget(t *testing.T) {
-	r := newReader(StatusFlags(), []Setting{
+	r := newReader(statusFlags(), []Setting{
 		{Name: "rdzv-endpoint", Value: "local", Source: Source{Kind: FromFlag}},
 		{Name: "rdzv-backend", Value: "c10d", Source: Source{Kind: FromFlag}},
 	})

@@ -38,8 +38,8 @@ type Logs struct {
 	Prefix *string `flag:"prefix"`
 }
 
-// LogsFlags returns the table of elasticrun logs.
-func LogsFlags() []Flag {
+// logsFlags returns the table of elasticrun logs.
+func logsFlags() []Flag {
 	return commandFlags(
 		"logs",
 		Flag{
@@ -107,7 +107,7 @@ func LogsFlags() []Flag {
 // LoadLogs resolves the arguments of elasticrun logs, together with PET_LOG_DIR and the config file's log-dir. Its
 // errors are ErrHelp and *UsageError.
 func LoadLogs(args []string) (*Logs, error) {
-	p := argParser{flags: LogsFlags(), hint: "elasticrun logs --help lists them"}
+	p := argParser{flags: logsFlags(), hint: "elasticrun logs --help lists them"}
 	c := &Logs{}
 	line, err := p.split(args)
 	if err == nil && len(line.command) > 0 { // flags may follow the run, too
@@ -154,7 +154,7 @@ func (c *Logs) checkList(r *reader) {
 		r.fail("list", "cannot be combined with a run, here "+printable.Quote(c.Run)+
 			"; --log-dir=DIR --list lists the runs in a folder")
 	}
-	for _, f := range LogsFlags() {
+	for _, f := range logsFlags() {
 		switch f.Name {
 		case "list", "log-dir", "config":
 		default:
@@ -195,7 +195,7 @@ func parseAttempt(s string) (string, error) {
 // logsCommand describes elasticrun logs.
 func logsCommand() Subcommand {
 	return Subcommand{
-		Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: LogsFlags,
+		Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", flags: logsFlags,
 		Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
 or after it. A line "--- attempt 1, ... ---" says where the workers were restarted, and why.
 `,

@@ -34,8 +34,8 @@ func checkDashes(arg string) error {
 	}
 }
 
-// scriptAsValue returns the error of a command line without a script whose last flag has taken the script as its value,
-// or nil. options are --name=value.
+// scriptAsValue returns an error if the last flag seems to have taken the script as its value, as in "--tee train.py".
+// options are --name=value.
 func scriptAsValue(flags []Flag, options []string) error {
 	if len(options) == 0 {
 		return nil
@@ -103,8 +103,7 @@ func misplacedFlags() []string {
 	}
 }
 
-// warnMisplaced warns of the launcher's flags among the script's arguments, where torchrun leaves them to the script
-// too.
+// warnMisplaced warns of a flag of the launcher among the script's arguments. As with torchrun, the script gets it.
 func (r *reader) warnMisplaced(args []string) {
 	for _, arg := range args {
 		name, _, _ := strings.Cut(arg, "=")

@@ -8,8 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// warnSelections warns of options that select workers or lines and match none. Which workers global ranks select is
-// not known yet.
+// warnSelections warns of options that select no worker or no line. It trusts global ranks, which are not known yet.
 func (c *Config) warnSelections(r *reader) {
 	ranks := fmt.Sprintf("the local ranks are 0-%d", c.NprocPerNode-1)
 	if c.NprocPerNode == 1 {

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// policyFlags returns the flags about failures that no restart is to follow.
+// policyFlags returns the flags that forbid a restart after certain failures.
 func policyFlags() []Flag {
 	return []Flag{
 		{
@@ -35,7 +35,7 @@ func policyFlags() []Flag {
 	}
 }
 
-// parseNotBlank refuses a value of blanks alone. An empty one is as none.
+// parseNotBlank refuses a value of blanks alone. An empty value counts as not given.
 func parseNotBlank(s string) (string, error) {
 	if s != "" && strings.TrimSpace(s) == "" {
 		return "", errors.New("is blank")

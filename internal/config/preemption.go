@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// preemptFlags returns the flags about a job whose nodes are about to be taken away.
+// preemptFlags returns the flags for jobs whose nodes the scheduler takes away.
 func preemptFlags() []Flag {
 	return []Flag{
 		{
@@ -50,7 +50,7 @@ func parsePreemptSignals(s string) (signals []syscall.Signal, err error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, nil
 	}
-	// Those that the guard passes on.
+	// The guard passes these signals on.
 	possible := []syscall.Signal{
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP, syscall.SIGINT, syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU,
 	}
@@ -72,7 +72,7 @@ func parsePreemptSignals(s string) (signals []syscall.Signal, err error) {
 // kubernetesNotice is the default of a pod's terminationGracePeriodSeconds.
 const kubernetesNotice = 30 * time.Second
 
-// readPreemption completes what ends a job by a preemption.
+// readPreemption checks and completes the settings of preemptions.
 func (c *Config) readPreemption(r *reader) {
 	const name, notice = "preempt-signals", "preempt-notice"
 	for _, sig := range c.PreemptSignals {

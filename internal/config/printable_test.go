@@ -55,7 +55,7 @@ func TestErrorsArePrintable(t *testing.T) {
 					return
 				}
 				quoted := strings.NewReplacer("\x1b", `\e`, "\x9b", `\x9b`, "\n", `\n`, "\r", `\r`, "\x07", `\a`).Replace(value)
-				write(t, FileName, f.Name+`: "`+quoted+`"`)
+				write(t, configFileName, f.Name+`: "`+quoted+`"`)
 				try(t)
 			})
 		}
@@ -66,7 +66,7 @@ func TestErrorsArePrintable(t *testing.T) {
 	}
 	for _, text := range []string{`"` + `\e[2J\u202e` + `": 1`, "? \u202ea\n: 1", "a: 1\n\u202e: 2\n\u202e: 3", "a: *\u202e", "\u202e", "role: \u2066\n  - x"} {
 		clean(t)
-		write(t, FileName, text)
+		write(t, configFileName, text)
 		try(t)
 	}
 	for _, name := range []string{"MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_NODELIST", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_JOB_ID"} {

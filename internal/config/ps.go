@@ -6,12 +6,12 @@ type PS struct {
 	JSON bool `flag:"json"`
 }
 
-// PSFlags returns the table of elasticrun ps.
-func PSFlags() []Flag { return withJSON("ps") }
+// psFlags returns the table of elasticrun ps.
+func psFlags() []Flag { return withJSON("ps") }
 
 // LoadPS resolves the arguments of elasticrun ps. Its errors are ErrHelp and *UsageError.
 func LoadPS(args []string) (*PS, error) {
-	r, err := readFlagsOnly("ps", PSFlags(), args, false)
+	r, err := readFlagsOnly("ps", psFlags(), args, false)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func LoadPS(args []string) (*PS, error) {
 // psCommand describes elasticrun ps.
 func psCommand() Subcommand {
 	return Subcommand{
-		Name: "ps", Short: "list the jobs on this machine", Args: "[--json]", flags: PSFlags,
+		Name: "ps", Short: "list the jobs on this machine", Args: "[--json]", flags: psFlags,
 		Intro: `List your jobs on this machine, one line each: run id, script, nodes, workers, state, restarts used
 and allowed, start, launchers' pids and log folder. root sees the jobs of all users.
 `,

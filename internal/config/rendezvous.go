@@ -34,7 +34,7 @@ type Rendezvous struct {
 	LocalAddr string `flag:"local-addr"`
 	// WorkerStorePorts are the ports that this node's worker store may take; zero for any.
 	WorkerStorePorts PortRange `flag:"worker-store-port"`
-	// StoreUsers are the users besides this one and root whom stores of this machine alone serve.
+	// StoreUsers are further users, besides this one and root, whom a store serves that only this machine can reach.
 	StoreUsers StoreUsers `flag:"store-users"`
 	// Hint is the rank that --node-rank or the scheduler gave this node, or -1. Several agents of a machine may have
 	// the same. With static on several nodes it is the rank, and below MaxNodes.
@@ -42,7 +42,7 @@ type Rendezvous struct {
 	// Expected is the number of nodes that are known to come, in [MinNodes, MaxNodes]; 0 if it is unknown.
 	Expected int
 	// LaunchID is the same on all agents of this launch and on no others; empty if it is unknown. LaunchRestarts says
-	// that whoever gave the id may restart the launch's agents.
+	// that the user gave the id, and may restart agents of the launch with it.
 	LaunchID       string `flag:"launch-id"`
 	LaunchRestarts bool
 	// Secret is what all agents of the job must know; empty for none.

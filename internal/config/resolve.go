@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 )
 
-// surroundings are what resolve asks beside the settings.
+// surroundings are the inputs of resolve besides the settings.
 type surroundings struct {
 	Counter
 	newID func() string

@@ -22,8 +22,8 @@ func SecretVariables() []string { return []string{SecretEnv, "ELASTICRUN_RDZV_SE
 // confEnv is the variable of --rdzv-conf.
 const confEnv = "PET_RDZV_CONF"
 
-// Bounds of a secret, in bytes. A larger file is not a secret. Whoever reaches a store gets a proof that the store
-// knows the secret. So he can try any number of short secrets without asking again.
+// Bounds of a secret, in bytes. A larger file is not a secret. A store proves to each client that it knows the secret,
+// so a client could try all short secrets against that proof without asking the store again.
 const (
 	maxSecret      = 64 << 10
 	minSecret      = 16

@@ -15,19 +15,19 @@ func DrawSecret() string {
 	return hex.EncodeToString(secret)
 }
 
-// SecretFlags returns the table of elasticrun secret.
-func SecretFlags() []Flag { return commandFlags("secret", inherit("help")) }
+// secretFlags returns the table of elasticrun secret.
+func secretFlags() []Flag { return commandFlags("secret", inherit("help")) }
 
 // LoadSecret checks the arguments of elasticrun secret, which takes none. Its errors are ErrHelp and *UsageError.
 func LoadSecret(args []string) error {
-	_, err := readFlagsOnly("secret", SecretFlags(), args, false)
+	_, err := readFlagsOnly("secret", secretFlags(), args, false)
 	return err
 }
 
 // secretCommand describes elasticrun secret.
 func secretCommand() Subcommand {
 	return Subcommand{
-		Name: "secret", Short: "print a new secret for the agents of a job", Args: "> FILE", flags: SecretFlags,
+		Name: "secret", Short: "print a new secret for the agents of a job", Args: "> FILE", flags: secretFlags,
 		Intro: `Print a new random secret of 32 bytes, as one line of 64 hexadecimal digits. Give it to all agents
 of a job, and to the store if there is one, with --rdzv-secret-file FILE or in PET_RDZV_SECRET. They
 then refuse everybody who does not have it.

@@ -43,8 +43,8 @@ type Simulate struct {
 // maxAgents is more than the ports of one machine.
 const maxAgents = 60_000
 
-// SimulateFlags returns the table of elasticrun simulate.
-func SimulateFlags() []Flag {
+// simulateFlags returns the table of elasticrun simulate.
+func simulateFlags() []Flag {
 	count := func(name, help string) Flag {
 		return Flag{Name: name, Kind: KindInt, Default: "0", Placeholder: "K", Help: help, parse: as(between(0, maxAgents))}
 	}
@@ -117,7 +117,7 @@ func parseVoters(s string) (int, error) {
 // LoadSimulate resolves the arguments of elasticrun simulate, together with the log's environment variables. Its errors
 // are ErrHelp and *UsageError.
 func LoadSimulate(args []string) (*Simulate, error) {
-	r, err := readFlagsOnly("simulate", SimulateFlags(), args, false)
+	r, err := readFlagsOnly("simulate", simulateFlags(), args, false)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (c *Simulate) fewest() int {
 // simulateCommand describes elasticrun simulate.
 func simulateCommand() Subcommand {
 	return Subcommand{
-		Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", flags: SimulateFlags,
+		Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", flags: simulateFlags,
 		Intro: `Simulate a large rendezvous on this machine: the real store and leader in this process, and real
 agents in another, each with its own connection. Only the workers are simulated. The command prints
 how long each step took and how many messages the store handled.

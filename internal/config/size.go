@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/plural"
 )
 
-// readMultiples reads what divides the number of nodes and of workers, and narrows the range of nodes to what is
-// possible. All nodes must have as many workers, so a divisor of the workers is one of the nodes.
+// readMultiples reads --nnodes-multiple and --world-size-multiple, and narrows the range of nodes to their multiples.
+// All nodes have the same number of workers, so a multiple of workers implies a multiple of nodes.
 func (c *Config) readMultiples(r *reader) {
 	const ofNodes, ofWorkers = "nnodes-multiple", "world-size-multiple"
 	nodes, workers := value[int](r, ofNodes), value[int](r, ofWorkers)

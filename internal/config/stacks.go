@@ -13,8 +13,8 @@ type Stacks struct {
 	JSON bool `flag:"json"`
 }
 
-// StacksFlags returns the table of elasticrun stacks.
-func StacksFlags() []Flag {
+// stacksFlags returns the table of elasticrun stacks.
+func stacksFlags() []Flag {
 	return commandFlags("stacks", append([]Flag{
 		{
 			Name: "rank", Kind: KindString, Placeholder: "RANKS", Help: "Only workers with these global ranks, such as 0,4-7.",
@@ -28,7 +28,7 @@ func StacksFlags() []Flag {
 // LoadStacks resolves the arguments of elasticrun stacks, together with the environment and the config file. Its errors
 // are ErrHelp and *UsageError.
 func LoadStacks(args []string) (*Stacks, error) {
-	r, err := readFlagsOnly("stacks", StacksFlags(), args, true)
+	r, err := readFlagsOnly("stacks", stacksFlags(), args, true)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func LoadStacks(args []string) (*Stacks, error) {
 // stacksCommand describes elasticrun stacks.
 func stacksCommand() Subcommand {
 	return Subcommand{
-		Name: "stacks", Short: "show where each worker's Python code is", Args: "[flags]", flags: StacksFlags,
+		Name: "stacks", Short: "show where each worker's Python code is", Args: "[flags]", flags: stacksFlags,
 		Intro: `Show where the Python code of each worker is now: its calls, innermost first. Workers at the same
 place are one group, the largest group first. The workers run on and do not notice. With
 --rdzv-endpoint it shows the workers of all nodes of a job. Without it, those on this machine of the

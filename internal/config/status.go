@@ -12,8 +12,8 @@ type Status struct {
 	Watch bool `flag:"watch"`
 }
 
-// StatusFlags returns the table of elasticrun status.
-func StatusFlags() []Flag {
+// statusFlags returns the table of elasticrun status.
+func statusFlags() []Flag {
 	return commandFlags("status", append([]Flag{
 		{
 			Name:        "addr",
@@ -30,7 +30,7 @@ func StatusFlags() []Flag {
 // LoadStatus resolves the arguments of elasticrun status, together with the environment and the config file. Its errors
 // are ErrHelp and *UsageError.
 func LoadStatus(args []string) (*Status, error) {
-	r, err := readFlagsOnly("status", StatusFlags(), args, true)
+	r, err := readFlagsOnly("status", statusFlags(), args, true)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (c *Status) checkAddr(r *reader) {
 // statusCommand describes elasticrun status.
 func statusCommand() Subcommand {
 	return Subcommand{
-		Name: "status", Short: "show what a job is doing", Args: "[flags]", flags: StatusFlags,
+		Name: "status", Short: "show what a job is doing", Args: "[flags]", flags: statusFlags,
 		Intro: `Show what a job is doing: its nodes and workers, their resource use and their last lines. With
 --rdzv-endpoint it shows all nodes of a job; with --addr it shows the one node whose --status-addr
 that is. Without both it shows what runs on this machine of the only job here that is yours, or of

@@ -118,11 +118,11 @@ func TestEmptyRunID(t *testing.T) {
 	_, err := LoadStop(nil)
 	refused("PET_RDZV_ID=", err)
 	const job = "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3] "
-	settings, _, err := gather(StatusFlags(), nil)
+	settings, _, err := gather(statusFlags(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = resolveStatus(newReader(StatusFlags(), settings), surroundings{env: environ(job).lookup})
+	_, err = resolveStatus(newReader(statusFlags(), settings), surroundings{env: environ(job).lookup})
 	refused("PET_RDZV_ID=", err)
 }
 
@@ -158,11 +158,11 @@ func TestStatusInfers(t *testing.T) {
 		{"a pod", "", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=1", "train-0.train.ml.svc.cluster.local kubernetes-ml-train"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			settings, _, err := gather(StatusFlags(), strings.Fields(tt.args))
+			settings, _, err := gather(statusFlags(), strings.Fields(tt.args))
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := resolveStatus(newReader(StatusFlags(), settings), surroundings{env: environ(tt.env).lookup, host: podHost})
+			c, err := resolveStatus(newReader(statusFlags(), settings), surroundings{env: environ(tt.env).lookup, host: podHost})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,16 +179,16 @@ func TestStatusInfers(t *testing.T) {
 		"--rdzv-id=mine":      {SchedulerJob: "slurm 12", RunID: "mine"},
 		"--rdzv-backend=c10d": {Note: "asking for the job slurm-12.0 (the first step of Slurm's job 12); --rdzv-id asks for another"},
 	} {
-		settings, _, err := gather(StatusFlags(), strings.Fields(args))
+		settings, _, err := gather(statusFlags(), strings.Fields(args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := resolveStatus(newReader(StatusFlags(), settings), surroundings{env: environ(job).lookup})
+		c, err := resolveStatus(newReader(statusFlags(), settings), surroundings{env: environ(job).lookup})
 		if err != nil || c.Local || *c.Inferred != want {
 			t.Errorf("%s: %+v, %v", args, c.Inferred, err)
 		}
 	}
-	c, err := resolveStatus(newReader(StatusFlags(), nil), surroundings{env: environ("").lookup})
+	c, err := resolveStatus(newReader(statusFlags(), nil), surroundings{env: environ("").lookup})
 	if err != nil || !c.Local {
 		t.Errorf("nothing is known: %+v, %v", c, err)
 	}

@@ -3,13 +3,13 @@ package config
 // Stop is the resolved configuration of elasticrun stop.
 type Stop struct{ Target }
 
-// StopFlags returns the table of elasticrun stop.
-func StopFlags() []Flag { return commandFlags("stop", targetFlags()...) }
+// stopFlags returns the table of elasticrun stop.
+func stopFlags() []Flag { return commandFlags("stop", targetFlags()...) }
 
 // LoadStop resolves the arguments of elasticrun stop, together with the environment and the config file. Its errors are
 // ErrHelp and *UsageError.
 func LoadStop(args []string) (*Stop, error) {
-	r, err := readFlagsOnly("stop", StopFlags(), args, true)
+	r, err := readFlagsOnly("stop", stopFlags(), args, true)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func LoadStop(args []string) (*Stop, error) {
 // stopCommand describes elasticrun stop.
 func stopCommand() Subcommand {
 	return Subcommand{
-		Name: "stop", Short: "end a job on all of its nodes", Args: "[flags]", flags: StopFlags,
+		Name: "stop", Short: "end a job on all of its nodes", Args: "[flags]", flags: stopFlags,
 		Intro: `End a job on all of its nodes: no round begins any more, and every launcher stops its workers and
 ends with the exit code 76. With --rdzv-endpoint it is any job that this machine can reach, and
 needs the job's secret. Else it is the job of yours on this machine with --rdzv-id, or the only one

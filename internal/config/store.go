@@ -21,7 +21,7 @@ type Store struct {
 	DataDir string `flag:"data-dir"`
 	// Secret is what agents must know; empty for none.
 	Secret Secret
-	// StoreUsers are the users besides this one and root whom the store serves if only this machine can reach it.
+	// StoreUsers are further users, besides this one and root, whom the store serves if only this machine can reach it.
 	StoreUsers StoreUsers `flag:"store-users"`
 	// Certificates are the site's; the zero value is none.
 	Certificates certfiles.Files
@@ -41,8 +41,8 @@ type Store struct {
 	Warnings []string
 }
 
-// StoreFlags returns the table of elasticrun store.
-func StoreFlags() []Flag {
+// storeFlags returns the table of elasticrun store.
+func storeFlags() []Flag {
 	return commandFlags("store",
 		Flag{
 			Name: "listen", Kind: KindString, Default: "127.0.0.1:29400", Placeholder: "HOST:PORT", parse: as(parseListen),
@@ -102,7 +102,7 @@ func StoreFlags() []Flag {
 // LoadStore resolves the arguments of elasticrun store, together with the environment variables of the log and the
 // secret. Its errors are ErrHelp and *UsageError.
 func LoadStore(args []string) (*Store, error) {
-	r, err := readFlagsOnly("store", StoreFlags(), args, false)
+	r, err := readFlagsOnly("store", storeFlags(), args, false)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func LoadStore(args []string) (*Store, error) {
 // storeCommand describes elasticrun store.
 func storeCommand() Subcommand {
 	return Subcommand{
-		Name: "store", Short: "run a store outside of a job", Args: "[flags]", flags: StoreFlags,
+		Name: "store", Short: "run a store outside of a job", Args: "[flags]", flags: storeFlags,
 		Intro: `Run a store (torch's TCPStore) outside of a job. It also hosts the rendezvous of jobs whose
 --rdzv-endpoint it is.
 `,

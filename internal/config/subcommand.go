@@ -68,8 +68,7 @@ and files.
 	}
 }
 
-// NearestCommand returns which command a misspelled name was likely meant to be: "did you mean elasticrun status?", or
-// else where the commands are listed.
+// NearestCommand returns a hint about a misspelled name: "did you mean elasticrun status?", or how to list the commands.
 func NearestCommand(name string) string {
 	var names []string
 	for _, s := range Subcommands() {

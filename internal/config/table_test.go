@@ -90,10 +90,10 @@ func TestDecodeTags(t *testing.T) {
 	}{
 		{&Config{}, Flags()},
 		{&Rendezvous{}, Flags()},
-		{&Store{}, StoreFlags()},
-		{&Simulate{}, SimulateFlags()},
-		{&Logs{}, LogsFlags()},
-		{&Status{}, StatusFlags()},
+		{&Store{}, storeFlags()},
+		{&Simulate{}, simulateFlags()},
+		{&Logs{}, logsFlags()},
+		{&Status{}, statusFlags()},
 	} {
 		samples := map[string]string{"numa-binding": "node", "log-max-size": "4KiB", "stream": "stdout", "grep": "x"}
 		var settings []Setting

@@ -16,19 +16,19 @@ type Target struct {
 	// will do.
 	Local bool
 	RunID string
-	// Inferred is set if the endpoint is only what the scheduler's job would use.
+	// Inferred is set if the endpoint comes from the scheduler.
 	Inferred *InferredTarget
 	// Rendezvous has only the fields that lead to the job's store.
 	Rendezvous Rendezvous
 	// InSlurm says that the endpoint is Slurm's name of a node, which need not be a host name.
 	InSlurm bool
-	// SlurmJob is the id of the Slurm job in which the job runs, as far as its run id shows; empty if it does not.
+	// SlurmJob is the id of the Slurm job in which the job runs, if its run id shows it; else empty.
 	SlurmJob string
 	// Warnings are one line each.
 	Warnings []string
 }
 
-// InferredTarget says which job of this machine is meant rather than the one at an inferred endpoint.
+// InferredTarget selects a job on this machine that a command prefers to the one at the inferred endpoint.
 type InferredTarget struct {
 	// RunID is the run id that the user gave; empty for any job that was started in SchedulerJob.
 	RunID string

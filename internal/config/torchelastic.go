@@ -22,9 +22,9 @@ const (
 // maxSeconds is the first number of seconds that counts as forever: 100 years.
 const maxSeconds = 100 * 365 * 24 * 3600
 
-// TorchAgent are the settings of those variables. A value that torchrun would ignore is a warning.
+// TorchAgent holds the values of these variables. A value that torchrun would ignore causes a warning.
 type TorchAgent struct {
-	// FileTimer says that the agent keeps the timers of workers. TimerFile is the path of its FIFO; empty for a new one.
+	// FileTimer says that the agent serves the timers of workers. TimerFile is the path of its FIFO; empty for a new one.
 	FileTimer bool
 	TimerFile string
 	// HealthPort is the port on which health checks are answered, 0 for any free one; nil for none.

@@ -29,7 +29,7 @@ func (r Report) Err() error {
 
 // NewReport judges the facts and returns the report.
 func NewReport(f Facts, version string) Report {
-	return Report{Version: version, Host: f.HostName.Host, Checks: Judge(f)}
+	return Report{Version: version, Host: f.HostName.Host, Checks: judge(f)}
 }
 
 // Options configure [Examine].
@@ -45,7 +45,7 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 	root := os.DirFS("/")
 	f := Facts{
 		Nodes: cfg.MaxNodes, Workers: cfg.NprocPerNode, Script: cfg.Script, Now: time.Now(),
-		Limits: ReadLimits(root), Memory: ReadMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
+		Limits: readLimits(root), Memory: readMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
 	}
 	if cfg.MaxNodes > 1 {
 		f.Admission, f.Keepers = cfg.Admission(), preview.Keepers(cfg)
@@ -54,14 +54,14 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 		f.Nodes = 1 // all nodes are on this machine
 	}
 	for _, d := range []struct{ what, path string }{
-		{"log folder", cfg.LogDir}, {"temporary files", os.TempDir()}, {ShmName, "/dev/shm"},
+		{"log folder", cfg.LogDir}, {"temporary files", os.TempDir()}, {shmName, "/dev/shm"},
 	} {
 		if d.path != "" && d.path != os.DevNull {
 			path, err := filepath.Abs(d.path)
 			if err != nil {
 				return Facts{}, err
 			}
-			f.Disks = append(f.Disks, ReadDisk(d.what, path))
+			f.Disks = append(f.Disks, readDisk(d.what, path))
 		}
 	}
 	// an error needs --log-dir, whose disk is the first
@@ -71,10 +71,10 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 	var reading sync.WaitGroup
 	if !cfg.NoPython {
 		reading.Go(func() {
-			p := ReadPython(ctx, cfg, opts.Torch)
+			p := readPython(ctx, cfg, opts.Torch)
 			f.Python = &p
 			if cfg.Module {
-				f.Module = ReadModule(cfg, p)
+				f.Module = readModule(cfg, p)
 			}
 		})
 		if cfg.Script != "" {
@@ -83,8 +83,8 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 	} else if cfg.Script != "" {
 		f.ScriptErr = checkProgram(cfg.Script)
 	}
-	reading.Go(func() { f.HostName = ReadHostName(ctx) })
-	reading.Go(func() { f.GPUs = ReadGPUs(ctx, launch.GPUKind(cfg)) })
+	reading.Go(func() { f.HostName = readHostName(ctx) })
+	reading.Go(func() { f.GPUs = readGPUs(ctx, launch.GPUKind(cfg)) })
 	var err error
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))

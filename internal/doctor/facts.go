@@ -74,8 +74,8 @@ type GPUs struct {
 	Visible, Installed int
 }
 
-// Unlimited stands for no limit.
-const Unlimited = ^uint64(0)
+// unlimited stands for no limit.
+const unlimited = ^uint64(0)
 
 // Limits are the limits of processes. Zero means unknown, except in Core.
 type Limits struct {

@@ -20,8 +20,8 @@ const (
 	gib = 1 << 30
 )
 
-// Judge returns the checks that follow from the facts.
-func Judge(f Facts) []Check {
+// judge returns the checks that follow from the facts.
+func judge(f Facts) []Check {
 	var checks []Check
 	if f.Python != nil {
 		checks = append(checks, python(*f.Python, f.GPUs)...)
@@ -183,7 +183,7 @@ func duration(s float64) time.Duration { return time.Duration(s * float64(time.S
 // disk judges the free space of a file system. Shared memory is one too.
 func disk(d Disk) Check {
 	c := Check{Name: d.What, Status: OK, Value: fmt.Sprintf("%s: %s free of %s", d.Path, size(d.Free), size(d.Total))}
-	shm := d.What == ShmName
+	shm := d.What == shmName
 	switch {
 	case d.Err != nil && shm:
 		c.Status, c.Value, c.Advice = Warn, d.Err.Error(), "data loaders and NCCL need it: mount a tmpfs there"
@@ -206,8 +206,8 @@ func disk(d Disk) Check {
 	return c
 }
 
-// ShmName is the What of the disk that holds shared memory.
-const ShmName = "shared memory"
+// shmName is the What of the disk that holds shared memory.
+const shmName = "shared memory"
 
 // hot is the temperature at which GPUs begin to slow down, in degrees Celsius.
 const hot = 90

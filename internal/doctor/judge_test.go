@@ -37,15 +37,15 @@ func fit() Facts {
 		}}},
 		Disks: []Disk{
 			{What: "temporary files", Path: "/tmp", Total: 100 * gib, Free: 50 * gib, Files: 1e6, FreeFiles: 1e5},
-			{What: ShmName, Path: "/dev/shm", Total: 64 * gib, Free: 64 * gib},
+			{What: shmName, Path: "/dev/shm", Total: 64 * gib, Free: 64 * gib},
 		},
 		GPUs: GPUs{Program: "/bin/nvidia-smi", Visible: 8, Health: []topology.GPUHealth{
 			{Index: "0", Name: "H100", Temperature: 45}, {Index: "1", Name: "H100", Temperature: 46},
 		}},
 		Kernel: evidence.KernelLog{Readable: true},
 		Limits: Limits{
-			NoFile: 1 << 20, MemLock: Unlimited, Core: 0, CorePattern: "core", PIDMax: 4194304,
-			CgroupPIDs: Unlimited, RDMA: true,
+			NoFile: 1 << 20, MemLock: unlimited, Core: 0, CorePattern: "core", PIDMax: 4194304,
+			CgroupPIDs: unlimited, RDMA: true,
 		},
 		Memory: Memory{Total: 512 * gib, Available: 400 * gib},
 	}
@@ -189,11 +189,11 @@ func TestJudge(t *testing.T) {
 			"permission denied",
 		},
 		{
-			"a container's shared memory", func(f *Facts) { f.Disks[1].Total, f.Disks[1].Free = 64*mib, 64*mib }, ShmName,
+			"a container's shared memory", func(f *Facts) { f.Disks[1].Total, f.Disks[1].Free = 64*mib, 64*mib }, shmName,
 			Warn, "64 MiB free of 64 MiB",
 		},
-		{"shared memory used up", func(f *Facts) { f.Disks[1].Free = 0 }, ShmName, Fail, "0 B free of 64 GiB"},
-		{"no shared memory", func(f *Facts) { f.Disks[1].Err = errors.New("no such file") }, ShmName, Warn, "no such file"},
+		{"shared memory used up", func(f *Facts) { f.Disks[1].Free = 0 }, shmName, Fail, "0 B free of 64 GiB"},
+		{"no shared memory", func(f *Facts) { f.Disks[1].Err = errors.New("no such file") }, shmName, Warn, "no such file"},
 		{name: "no GPUs", change: func(f *Facts) { f.GPUs = GPUs{} }},
 		{"driver that fails", func(f *Facts) { f.GPUs.Err = errors.New("no answer") }, "GPUs", Fail, "no answer"},
 		{"GPUs of AMD", func(f *Facts) { f.GPUs = GPUs{Vendor: topology.AMD, Installed: 8, Visible: 4} }, "GPUs", Warn, "8 of AMD, of which workers would see 4"},
@@ -251,7 +251,7 @@ func TestJudge(t *testing.T) {
 			f := fit()
 			tc.change(&f)
 			found := false
-			for _, c := range Judge(f) {
+			for _, c := range judge(f) {
 				switch {
 				case c.Name == tc.check && c.Status != OK:
 					found = true
@@ -327,7 +327,7 @@ func TestAdviceWhereTheStoreMayBeTheJobs(t *testing.T) {
 func TestStoreKeepers(t *testing.T) {
 	kept := Check{Name: "store", Status: OK, Value: "kept by 3 nodes"}
 	for _, refusal := range []error{nil, errors.New("another job's")} {
-		checks := Judge(Facts{Keepers: "by 3 nodes", Refusal: refusal})
+		checks := judge(Facts{Keepers: "by 3 nodes", Refusal: refusal})
 		if says := slices.Contains(checks, kept); says != (refusal == nil) {
 			t.Errorf("with refusal %v: %v", refusal, says)
 		}

@@ -40,7 +40,7 @@ func limits(l Limits, workers int) []Check {
 func processes(l Limits, workers int) Check {
 	c := Check{Name: "processes", Status: OK, Value: "pids up to " + count(l.PIDMax)}
 	free, advice := l.PIDMax, "raise kernel.pid_max"
-	if l.CgroupPIDs > 0 && l.CgroupPIDs != Unlimited {
+	if l.CgroupPIDs > 0 && l.CgroupPIDs != unlimited {
 		c.Value += fmt.Sprintf(", %d of this cgroup's %d in use", l.CgroupPIDsUsed, l.CgroupPIDs)
 		if left := l.CgroupPIDs - min(l.CgroupPIDs, l.CgroupPIDsUsed); free == 0 || left < free {
 			free, advice = left, "raise the cgroup's pids.max (docker run --pids-limit)"
@@ -73,14 +73,14 @@ func count(n uint64) string {
 	switch n {
 	case 0:
 		return "an unknown number"
-	case Unlimited:
+	case unlimited:
 		return "any number"
 	}
 	return strconv.FormatUint(n, 10)
 }
 
 func size(n uint64) string {
-	if n == Unlimited {
+	if n == unlimited {
 		return "any amount"
 	}
 	return bytesize.Format(n)

@@ -76,7 +76,7 @@ func NewSiteCheck(cfg *config.Config, log zerolog.Logger) *SiteCheck {
 // Check runs the command. It logs the last line of a successful command at any level; the error of a failed one has it.
 func (s *SiteCheck) Check(ctx context.Context) error {
 	began := time.Now()
-	last, err := Output(ctx, s.timeout, s.env, "sh", "-c", s.command)
+	last, err := output(ctx, s.timeout, s.env, "sh", "-c", s.command)
 	if err != nil {
 		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
 	}

@@ -30,8 +30,8 @@ type Python struct {
 	Other *interpreter.Suggestion
 }
 
-// ReadPython finds the interpreter of a launch and starts it. With torch, it imports torch.
-func ReadPython(ctx context.Context, cfg *config.Config, torch bool) Python {
+// readPython finds the interpreter of a launch and starts it. With torch, it imports torch.
+func readPython(ctx context.Context, cfg *config.Config, torch bool) Python {
 	path, source, err := interpreter.Find(os.LookupEnv)
 	p := Python{Path: path, Source: source, Err: err, AskedTorch: torch}
 	if err != nil {
@@ -74,9 +74,9 @@ type Module struct {
 	Other *interpreter.Suggestion
 }
 
-// ReadModule looks for the module in the working directory and where the interpreter has answered that it finds
+// readModule looks for the module in the working directory and where the interpreter has answered that it finds
 // modules. It returns nil without an answer.
-func ReadModule(cfg *config.Config, p Python) *Module {
+func readModule(cfg *config.Config, p Python) *Module {
 	wd, err := os.Getwd()
 	if err != nil || p.Answer.Python == "" {
 		return nil

@@ -25,9 +25,9 @@ import (
 // nameBound bounds a name lookup.
 const nameBound = 2 * time.Second
 
-// Output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends,
+// output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends,
 // it kills the program's process group. Children that outlive a program that exited by itself are left alone.
-func Output(ctx context.Context, bound time.Duration, env []string, program string, args ...string) (string, error) {
+func output(ctx context.Context, bound time.Duration, env []string, program string, args ...string) (string, error) {
 	var out oneshot.Tail
 	c := oneshot.Command{Argv: append([]string{program}, args...), Env: env, Stdout: &out, Stderr: &out, Limit: bound}
 	err := c.Run(ctx)
@@ -38,8 +38,8 @@ func Output(ctx context.Context, bound time.Duration, env []string, program stri
 	return last, err
 }
 
-// ReadHostName looks up this machine's own name.
-func ReadHostName(ctx context.Context) (n Name) {
+// readHostName looks up this machine's own name.
+func readHostName(ctx context.Context) (n Name) {
 	if n.Host, n.Err = os.Hostname(); n.Err != nil {
 		return n
 	}
@@ -61,13 +61,13 @@ func ReadHostName(ctx context.Context) (n Name) {
 	return n
 }
 
-// ReadDisk reads the file system of a folder, or of its nearest existing parent.
-func ReadDisk(what, folder string) Disk {
+// readDisk reads the file system of a folder, or of its nearest existing parent.
+func readDisk(what, folder string) Disk {
 	d := Disk{What: what, Path: folder}
 	var s unix.Statfs_t
 	for path := folder; ; path = filepath.Dir(path) {
 		d.Err = unix.Statfs(path, &s)
-		if !errors.Is(d.Err, fs.ErrNotExist) || path == filepath.Dir(path) || what == ShmName {
+		if !errors.Is(d.Err, fs.ErrNotExist) || path == filepath.Dir(path) || what == shmName {
 			break
 		}
 	}
@@ -81,8 +81,8 @@ func ReadDisk(what, folder string) Disk {
 	return d
 }
 
-// ReadGPUs reads the drivers' files, and asks nvidia-smi unless the GPUs are of another vendor.
-func ReadGPUs(ctx context.Context, kind topology.Kind) (g GPUs) {
+// readGPUs reads the drivers' files, and asks nvidia-smi unless the GPUs are of another vendor.
+func readGPUs(ctx context.Context, kind topology.Kind) (g GPUs) {
 	visible, err := topology.GPUs(ctx, topology.GPUOptions{Kind: kind})
 	if err != nil {
 		g.Err = err
@@ -112,8 +112,8 @@ func withoutLists(name string) (string, bool) {
 	return os.LookupEnv(name)
 }
 
-// ReadLimits reads the limits of this process, and those of the kernel below root, the root of the file system.
-func ReadLimits(root fs.FS) Limits {
+// readLimits reads the limits of this process, and those of the kernel below root, the root of the file system.
+func readLimits(root fs.FS) Limits {
 	l := Limits{
 		NoFile: rlimit(unix.RLIMIT_NOFILE), MemLock: rlimit(unix.RLIMIT_MEMLOCK), Core: rlimit(unix.RLIMIT_CORE),
 		CorePattern: text(root, "proc/sys/kernel/core_pattern"), PIDMax: number(text(root, "proc/sys/kernel/pid_max")),
@@ -127,8 +127,8 @@ func ReadLimits(root fs.FS) Limits {
 	return l
 }
 
-// ReadMemory reads the memory of the machine and of this cgroup below root, the root of the file system.
-func ReadMemory(root fs.FS) (m Memory) {
+// readMemory reads the memory of the machine and of this cgroup below root, the root of the file system.
+func readMemory(root fs.FS) (m Memory) {
 	for line := range strings.Lines(text(root, "proc/meminfo")) {
 		name, value, _ := strings.Cut(line, ":")
 		kib := number(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
@@ -140,7 +140,7 @@ func ReadMemory(root fs.FS) (m Memory) {
 		}
 	}
 	if dir := ownCgroup(root, "memory"); dir != "" {
-		if m.CgroupMax = number(cgroup.Read(root, dir, "memory.max")); m.CgroupMax == Unlimited {
+		if m.CgroupMax = number(cgroup.Read(root, dir, "memory.max")); m.CgroupMax == unlimited {
 			m.CgroupMax = 0
 		}
 		m.CgroupUsed = number(cgroup.Read(root, dir, "memory.current"))
@@ -165,7 +165,7 @@ func rlimit(resource int) uint64 {
 		return 0
 	}
 	if limit.Max > math.MaxInt64 || limit.Max == unix.RLIM_INFINITY {
-		return Unlimited
+		return unlimited
 	}
 	return limit.Max
 }
@@ -179,7 +179,7 @@ func text(root fs.FS, name string) string {
 // number parses a number or "max"; it returns 0 for anything else.
 func number(s string) uint64 {
 	if s == "max" {
-		return Unlimited
+		return unlimited
 	}
 	n, _ := strconv.ParseUint(s, 10, 64)
 	return n

@@ -27,7 +27,7 @@ func TestOutput(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			last, err := Output(t.Context(), time.Minute, os.Environ(), "sh", "-c", tc.script)
+			last, err := output(t.Context(), time.Minute, os.Environ(), "sh", "-c", tc.script)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -43,7 +43,7 @@ func TestOutput(t *testing.T) {
 func TestOutputWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for bound := 50 * time.Millisecond; ; bound *= 4 {
-		last, err := Output(t.Context(), bound, os.Environ(), "sh", "-c", "echo begun; sleep 100")
+		last, err := output(t.Context(), bound, os.Environ(), "sh", "-c", "echo begun; sleep 100")
 		if last == "" && err != nil && bound < time.Minute {
 			continue
 		}
@@ -72,15 +72,15 @@ func TestReadMachine(t *testing.T) {
 	} {
 		root[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	if diff := cmp.Diff(Memory{Total: 1024000, Available: 512000, CgroupMax: 800000}, ReadMemory(root)); diff != "" {
+	if diff := cmp.Diff(Memory{Total: 1024000, Available: 512000, CgroupMax: 800000}, readMemory(root)); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
-	l := ReadLimits(root)
+	l := readLimits(root)
 	if l.NoFile == 0 {
 		t.Error("the limit of open files is not known")
 	}
 	l.NoFile, l.MemLock, l.Core = 0, 0, 0
-	want := Limits{CorePattern: "|/bin/collect %p", PIDMax: 4194304, CgroupPIDs: Unlimited, CgroupPIDsUsed: 12, RDMA: true}
+	want := Limits{CorePattern: "|/bin/collect %p", PIDMax: 4194304, CgroupPIDs: unlimited, CgroupPIDsUsed: 12, RDMA: true}
 	if diff := cmp.Diff(want, l); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
@@ -89,10 +89,10 @@ func TestReadMachine(t *testing.T) {
 func TestReadDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if d := ReadDisk("logs", filepath.Join(dir, "not", "there", "yet")); d.Err != nil || d.Total == 0 || d.Free > d.Total {
+	if d := readDisk("logs", filepath.Join(dir, "not", "there", "yet")); d.Err != nil || d.Total == 0 || d.Free > d.Total {
 		t.Errorf("a folder that is not there yet: %+v", d)
 	}
-	if d := ReadDisk(ShmName, filepath.Join(dir, "shm")); d.Err == nil {
+	if d := readDisk(shmName, filepath.Join(dir, "shm")); d.Err == nil {
 		t.Errorf("shared memory that is not there: %+v", d)
 	}
 }

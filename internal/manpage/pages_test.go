@@ -48,9 +48,9 @@ func rendered(t *testing.T, page string) string {
 // The pages have no roff warnings and show the whole help of each flag.
 func TestPages(t *testing.T) {
 	pages := testPages(t)
-	want := map[string][]config.Flag{
-		"elasticrun.1": config.Flags(), "elasticrun-store.1": config.StoreFlags(),
-		"elasticrun-logs.1": config.LogsFlags(), "elasticrun-simulate.1": config.SimulateFlags(),
+	want := map[string][]config.Flag{"elasticrun.1": config.Flags()}
+	for _, s := range config.Subcommands() {
+		want["elasticrun-"+s.Name+".1"] = s.Flags()
 	}
 	for name, flags := range want {
 		text := rendered(t, pages[name])

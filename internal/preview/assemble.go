@@ -18,8 +18,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Input is what Assemble makes a Plan from.
-type Input struct {
+// input is what assemble makes a Plan from.
+type input struct {
 	Version, Host string
 	Config        *config.Config
 	// Spec is what the agent would be given.
@@ -36,8 +36,8 @@ type Input struct {
 	Finished string
 }
 
-// Assemble makes the plan. Its errors are those of starting the workers.
-func Assemble(in Input) (Plan, error) {
+// assemble makes the plan. Its errors are those of starting the workers.
+func assemble(in input) (Plan, error) {
 	c := in.Config
 	p := Plan{
 		Version: in.Version, Host: in.Host, ConfigFile: c.ConfigFile, StartedBy: c.Launch, Warnings: c.Warnings,
@@ -54,7 +54,7 @@ func Assemble(in Input) (Plan, error) {
 	for _, s := range c.Settings {
 		p.Settings = append(p.Settings, Setting{Name: s.Name, Value: s.Value, Source: s.Source.String()})
 	}
-	if FreshRunID(c) {
+	if freshRunID(c) {
 		p.Job.RunID = ""
 	}
 	if n := c.Rendezvous.Expected; n > 0 {
@@ -69,8 +69,8 @@ func Assemble(in Input) (Plan, error) {
 	return p, err
 }
 
-// FreshRunID reports whether each launch gets a new run id.
-func FreshRunID(c *config.Config) bool {
+// freshRunID reports whether each launch gets a new run id.
+func freshRunID(c *config.Config) bool {
 	given := slices.ContainsFunc(c.Settings, func(s config.Setting) bool { return s.Name == "rdzv-id" && s.Given() })
 	return c.Standalone || c.MaxNodes == 1 && !given
 }
@@ -207,11 +207,11 @@ func workerStore(c *config.Config) string {
 }
 
 // workers describes how this node's workers would be started.
-func workers(in Input) ([]Worker, error) {
+func workers(in input) ([]Worker, error) {
 	var hypothetical [2][]procs.Spec
 	rounds := hypotheticalRounds(in.Config, in.WorkersHost)
 	ids := [2]string{in.Config.RunID, in.Config.RunID}
-	if FreshRunID(in.Config) {
+	if freshRunID(in.Config) {
 		ids[1] += " or another"
 	}
 	files := make([]workerlog.LogFiles, in.Spec.LocalWorldSize)

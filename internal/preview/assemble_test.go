@@ -48,7 +48,7 @@ func TestKnownVariables(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			tc.job.NprocPerNode, tc.job.RunID, tc.job.Role = 2, "job", "default"
-			p, err := Assemble(Input{
+			p, err := assemble(input{
 				Host: "h", Config: &tc.job, Inherited: []string{"HOME=/h", "RANK=1"}, Env: []string{"HOME=/h", "RANK=1"},
 				Spec: agent.WorkerSpec{Role: "default", LocalWorldSize: 2, Entrypoint: "true", Output: workerlog.OutputRules{}},
 			})

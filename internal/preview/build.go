@@ -29,7 +29,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 	if err != nil {
 		return plan, nil, err
 	}
-	in := Input{
+	in := input{
 		Version: version, Host: files.Host, Config: cfg, Inherited: os.Environ(), Env: launch.Environment(cfg, zerolog.Nop()),
 		WorkersHost: backends.WorkerHostsStore(),
 	}
@@ -47,7 +47,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		return plan, nil, err
 	}
 	runID := cfg.RunID
-	if FreshRunID(cfg) {
+	if freshRunID(cfg) {
 		runID = "RUN_ID"
 	}
 	if in.Logs, err = workerlog.PlanLogDir(cfg.LogDir, runID); err != nil {
@@ -62,10 +62,10 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 	if refusal == nil {
 		refusal = listen.PortsTaken(ctx, cfg)
 	}
-	if StoreFound(in.Endpoints) && refusal == nil {
+	if storeFound(in.Endpoints) && refusal == nil {
 		in.Finished, refusal = checkFinished(ctx, cfg, version, in.Endpoints[0].Socket)
 	}
-	plan, err = Assemble(in)
+	plan, err = assemble(in)
 	return plan, refusal, err
 }
 
@@ -86,7 +86,7 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 		return nil, nil
 	}
 	opts := coord.DialOptions{
-		Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: ProbeTimeout,
+		Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: probeTimeout,
 	}
 	var err error
 	if opts.Certificates, err = backends.Certificates(r, zerolog.Nop()); err != nil {
@@ -100,9 +100,9 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 		}
 		return []Endpoint{probeSocket(ctx, socket, opts)}, nil
 	}
-	prober := Connect
+	probe := connectOnly
 	if r.Backend != rdzv.BackendEtcd {
-		prober = func(ctx context.Context, addr string) (coord.ProbeResult, error) {
+		probe = func(ctx context.Context, addr string) (coord.ProbeResult, error) {
 			opts := opts
 			opts.Addr = addr
 			return coord.Probe(ctx, opts)
@@ -121,13 +121,13 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 			}
 		}
 	}
-	return Probe(ctx, at, prober)
+	return probeAll(ctx, at, probe)
 }
 
 // checkFinished finds out whether a finished run has this run id, and what this launch would do then. It returns
 // nothing if the store does not answer in time. socket is the store's Unix socket; empty for none.
 func checkFinished(ctx context.Context, cfg *config.Config, version, socket string) (line string, refusal error) {
-	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	identity, err := machine.PredictIdentity(cfg.Rendezvous.Hint)
 	if err != nil {

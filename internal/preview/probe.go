@@ -19,8 +19,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
-// ProbeTimeout bounds a name lookup, a connection and a reply, each.
-const ProbeTimeout = 2 * time.Second
+// probeTimeout bounds a name lookup, a connection and a reply, each.
+const probeTimeout = 2 * time.Second
 
 // Endpoint is a candidate endpoint of the rendezvous, and what was found there.
 type Endpoint struct {
@@ -77,18 +77,18 @@ const (
 	stateNotClassified  = "not-classified" // an error without a case of its own
 )
 
-// Prober finds out what listens at an address, HOST:PORT. The real one is [coord.Probe] with the job's options; every
+// probeFunc finds out what listens at an address, HOST:PORT. The real one is [coord.Probe] with the job's options; every
 // error is one of its errors.
-type Prober func(ctx context.Context, addr string) (coord.ProbeResult, error)
+type probeFunc func(ctx context.Context, addr string) (coord.ProbeResult, error)
 
-// Connect is an Prober that only connects.
-func Connect(ctx context.Context, addr string) (coord.ProbeResult, error) {
-	return coord.ProbeResult{}, coord.Connect(ctx, coord.DialOptions{Addr: addr, Timeout: ProbeTimeout})
+// connectOnly is a probeFunc that only connects.
+func connectOnly(ctx context.Context, addr string) (coord.ProbeResult, error) {
+	return coord.ProbeResult{}, coord.Connect(ctx, coord.DialOptions{Addr: addr, Timeout: probeTimeout})
 }
 
-// Probe finds out what listens at the endpoints now: at all addresses at once, each within a few seconds. It joins
+// probeAll finds out what listens at the endpoints now: at all addresses at once, each within a few seconds. It joins
 // nothing.
-func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint, error) {
+func probeAll(ctx context.Context, at []config.HostPort, probe probeFunc) ([]Endpoint, error) {
 	ifaces, err := machine.Interfaces()
 	if err != nil {
 		return nil, err
@@ -96,16 +96,16 @@ func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint
 	found := make([]Endpoint, len(at))
 	var probes sync.WaitGroup
 	for i, e := range at {
-		probes.Go(func() { found[i] = probeEndpoint(ctx, e, ifaces, prober) })
+		probes.Go(func() { found[i] = probeEndpoint(ctx, e, ifaces, probe) })
 	}
 	probes.Wait()
 	return found, ctx.Err()
 }
 
-func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []machine.Interface, prober Prober) Endpoint {
+func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []machine.Interface, probe probeFunc) Endpoint {
 	e := Endpoint{Host: at.Host, Port: at.Port, Addresses: []Address{}}
-	bounded, cancel := context.WithTimeoutCause(ctx, ProbeTimeout,
-		fmt.Errorf("the name service did not reply within %s", seconds.Format(ProbeTimeout)))
+	bounded, cancel := context.WithTimeoutCause(ctx, probeTimeout,
+		fmt.Errorf("the name service did not reply within %s", seconds.Format(probeTimeout)))
 	defer cancel()
 	resolved, err := machine.Resolve(bounded, at.Host, at.Port)
 	if err != nil {
@@ -117,7 +117,7 @@ func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []machine.Int
 	for i, addr := range resolved.Addrs {
 		local := len(machine.LocalAddrs([]netip.Addr{addr}, ifaces)) > 0
 		probes.Go(func() {
-			found, err := prober(ctx, net.JoinHostPort(addr.String(), strconv.Itoa(at.Port)))
+			found, err := probe(ctx, net.JoinHostPort(addr.String(), strconv.Itoa(at.Port)))
 			e.Addresses[i] = classify(addr, local, found, err)
 		})
 	}
@@ -137,8 +137,8 @@ func probeSocket(ctx context.Context, socket string, opts coord.DialOptions) End
 	return Endpoint{Host: config.LocalEndpoint, Socket: socket, Addresses: []Address{a}}
 }
 
-// StoreFound reports whether one of the endpoints has a store that would admit this run's agents.
-func StoreFound(endpoints []Endpoint) bool {
+// storeFound reports whether one of the endpoints has a store that would admit this run's agents.
+func storeFound(endpoints []Endpoint) bool {
 	for _, e := range endpoints {
 		for _, a := range e.Addresses {
 			if a.State == StateThisRun || a.State == StateAnyRun {

@@ -73,7 +73,7 @@ func TestProbeAsksEachAddress(t *testing.T) {
 	ask := func(_ context.Context, addr string) (coord.ProbeResult, error) {
 		return coord.ProbeResult{RunID: addr, RoundTrip: time.Second}, nil
 	}
-	found, err := Probe(t.Context(), []config.HostPort{
+	found, err := probeAll(t.Context(), []config.HostPort{
 		{Host: "localhost", Port: 29400},
 		{Host: "name.invalid", Port: 1},
 	}, ask)
@@ -98,13 +98,13 @@ func TestConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	if seen, err := Connect(t.Context(), addr); err != nil || seen != (coord.ProbeResult{}) {
+	if seen, err := connectOnly(t.Context(), addr); err != nil || seen != (coord.ProbeResult{}) {
 		t.Errorf("%+v, %v where something listens", seen, err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Connect(t.Context(), addr)
+	_, err = connectOnly(t.Context(), addr)
 	if state, _ := stateOf(err); state != StateNobody {
 		t.Errorf("%s (%v) where nobody listens", state, err)
 	}

@@ -23,8 +23,13 @@ func TestUnitFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	var known []string
-	for _, f := range config.StoreFlags() {
-		known = append(known, "--"+f.Name)
+	for _, s := range config.Subcommands() {
+		if s.Name != "store" {
+			continue
+		}
+		for _, f := range s.Flags() {
+			known = append(known, "--"+f.Name)
+		}
 	}
 	used := regexp.MustCompile(`--[a-z-]+`).FindAllString(string(text), -1)
 	if len(used) < 3 {

@@ -14,8 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// runDoctor checks this machine. Its error lists the checks that failed. A signal ends what it has started first, which
-// the terminal does not reach.
+// runDoctor checks this machine. Its error lists the checks that failed. On a signal it first ends the processes that
+// it started: they are in process groups of their own, so Ctrl-C does not reach them.
 func runDoctor(args []string, stdout io.Writer) error {
 	cfg, asJSON, err := config.LoadDoctor(args, launch.Machine{})
 	if err != nil {

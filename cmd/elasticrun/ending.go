@@ -31,7 +31,7 @@ const (
 	exitFinished   = 73 // the run id belongs to a finished run: nothing was started
 	exitOutput     = 74 // output was lost, and the console had no room to say so
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost, or a node was lost: worth a retry
-	exitClosed     = 76 // somebody has closed the run, for example with elasticrun stop
+	exitClosed     = 76 // somebody closed the run, for example with elasticrun stop
 	exitPreempted  = 79 // the job was preempted: run it again. --preempt-exit-code replaces it
 	exitHang       = 77 // the job made no progress, and --hang-action ended it
 )

@@ -73,18 +73,21 @@ func runLogs(args []string, stdout io.Writer) error {
 // in a system call that nothing can interrupt, and ends with the process.
 func runEnd(run string, note func(string)) <-chan struct{} {
 	ended := make(chan struct{})
-	lasts, err := workerlog.RunActive(run)
+	unseen := func(err error) {
+		note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
+	}
+	active, err := workerlog.RunActive(run)
 	switch {
 	case err != nil:
-		note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
+		unseen(err)
 		return nil
-	case !lasts:
+	case !active:
 		close(ended)
 		return ended
 	}
 	go func() {
 		if err := workerlog.AwaitRunEnd(run); err != nil {
-			note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
+			unseen(err)
 			return
 		}
 		close(ended)

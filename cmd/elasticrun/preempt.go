@@ -27,8 +27,8 @@ func newPreemptions(signals []syscall.Signal) preemptions {
 	return p
 }
 
-// take requests a preemption if a signal asks for one, and reports whether it does. A second SIGTERM does not: it cuts
-// the time short that the workers have to save.
+// take requests a preemption if sig asks for one, and reports whether it did. A second SIGTERM does not ask for one: it
+// cuts short the time in which workers save.
 func (p *preemptions) take(sig syscall.Signal, from string) bool {
 	if !slices.Contains(p.signals, sig) {
 		return false

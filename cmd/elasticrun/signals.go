@@ -24,20 +24,20 @@ var errGuardGone = errors.New("the guard was killed: this node's workers were st
 // signals guard and agent alike, and the guard passes its own copy on.
 const duplicateWindow = time.Second
 
-// forcedExit is how long after a signal, and after the grace of the workers, the launcher exits even if something
-// blocks it. SIGKILL and the drain of the output end within 15 s; what else can block is a console that nobody reads.
-// Tests shorten it.
+// forcedExit is the time after a signal and the workers' grace at which the launcher exits even if something blocks
+// it. SIGKILL and the drain of the output end within 15 s, but a console that nobody reads can block forever. Tests
+// shorten it.
 var forcedExit = 20 * time.Second
 
 // killTimeout is how long agent and guard wait for processes that survive SIGKILL. Zero stands for the defaults of
 // packages procs and guard. Tests shorten it.
 var killTimeout time.Duration
 
-// progressAfter is how long some workers have been done when a line first says where the others are. Zero stands for
-// the default of package agent. Tests shorten it.
+// progressAfter is the time after the first worker is done until a line says where the others are. Zero stands for the
+// default of package agent. Tests shorten it.
 var progressAfter time.Duration
 
-// guardGoneTimeout is how long an agent whose guard has died may take to end its job in order. After that it kills
+// guardGoneTimeout is how long an agent whose guard died may take to end its job in order. After that it kills
 // every process of the job itself, because nothing else would if the agent hangs.
 const guardGoneTimeout = 5 * time.Second
 

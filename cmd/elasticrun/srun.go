@@ -18,9 +18,9 @@ import (
 )
 
 // execSrun replaces this process by an srun that starts an agent on each node, if this is the batch script of a Slurm
-// job of several nodes and nothing else starts their agents. It runs before the guard, which would only stand between
-// srun and Slurm's signals. The agents get a new secret by the environment, unless the user gave one. If done is false,
-// this process goes on; else it ends with code.
+// job of several nodes and nothing else starts their agents. It runs before the guard starts, so that Slurm's signals
+// reach srun directly. The agents get a new secret by the environment, unless the user gave one. If done is false, this
+// process goes on; else it ends with code.
 func execSrun(args []string) (code int, done bool) {
 	facts, _ := scheduler.Detect(os.LookupEnv, scheduler.Host{})
 	if facts.Launch == nil {
@@ -37,7 +37,7 @@ func execSrun(args []string) (code int, done bool) {
 	if err != nil {
 		return failUsage(&config.UsageError{
 			Where:   facts.Nodes.Source,
-			Problem: "an agent has to be started on each node, which takes srun: " + err.Error(),
+			Problem: "starting an agent on each node needs srun: " + err.Error(),
 		}), true
 	}
 	_ = os.Unsetenv(caller.ReportEnv)      // agents of several nodes do not share a report; it fails for empty names only

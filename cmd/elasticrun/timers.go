@@ -11,8 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// openTimers begins to keep the timers of workers, if the user wants that. The timers stand still while the workers are
-// suspended.
+// openTimers starts torch's file timer if the user turned it on. The timers stand still while workers are suspended.
 func (p *plan) openTimers(cfg *config.Config, workers *procs.Suspension, log zerolog.Logger) {
 	if !cfg.TorchAgent.FileTimer {
 		return

@@ -54,7 +54,7 @@ type Rendezvous struct {
 	log      zerolog.Logger
 }
 
-// Refused returns why a store of this node has refused a connection because of its user, or nil.
+// Refused returns why a store of this node refused a connection because of its user, or nil.
 func (r *Rendezvous) Refused() error { return r.users.Refused() }
 
 // Close shuts the handler down, which waits until the other nodes know how the job has ended, and gives up the
@@ -101,8 +101,8 @@ func commandID(cfg *config.Config) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// New returns the handler of the backend that cfg names. It connects to nothing. A nil identity is one that no other
-// node may meet, for handlers that are not used; then New makes nothing either.
+// New returns the handler of the backend that cfg names. It connects to nothing. With a nil identity it only checks the
+// configuration: it creates no folder, and the handler must not join.
 func New(ctx context.Context, cfg *config.Config, o Options, id *machine.Identity) (rdzv.Handler, error) {
 	used := id != nil
 	if !used {
@@ -149,7 +149,7 @@ func parameters(r config.Rendezvous, runID string, minNodes, maxNodes int) rdzv.
 // its disk until it is compacted.
 const etcdStatusInterval = 15 * time.Second
 
-// multipleOf returns the job's Multiple: 0 stands for any number of nodes.
+// multipleOf returns [elastic.Job.Multiple], where 0 means any number of nodes.
 func multipleOf(n int) int {
 	if n <= 1 {
 		return 0

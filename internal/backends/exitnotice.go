@@ -107,7 +107,7 @@ const (
 	ExitNoticeAttempt = time.Second
 	// The pause between attempts grows to exitNoticePause.
 	exitNoticePause = 160 * time.Millisecond
-	// takeoverTime is how much longer it may take where another agent first has to take over the store.
+	// takeoverTime is added if another agent must take over the store first.
 	takeoverTime = 4 * time.Second
 )
 

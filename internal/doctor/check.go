@@ -40,8 +40,8 @@ type Report struct {
 	Checks  []Check `json:"checks"`
 }
 
-// Problems describes the failed checks in one line; empty if none failed.
-func (r Report) Problems() string {
+// problems describes the failed checks in one line; empty if none failed.
+func (r Report) problems() string {
 	var lines []string
 	for _, c := range r.Checks {
 		if c.Status == Fail {
@@ -51,8 +51,8 @@ func (r Report) Problems() string {
 	return strings.Join(lines, "; ")
 }
 
-// With returns the checks with this status.
-func (r Report) With(s Status) []Check {
+// with returns the checks with this status.
+func (r Report) with(s Status) []Check {
 	var found []Check
 	for _, c := range r.Checks {
 		if c.Status == s {
@@ -79,8 +79,8 @@ func (r Report) Text() string {
 			fmt.Fprintf(&b, "%21s %s\n", "", report.OneLine(c.Advice))
 		}
 	}
-	fmt.Fprintf(&b, "%s: %d ok, %s, %d failed\n", r.Host, len(r.With(OK)), plural.Of(len(r.With(Warn)), "warning"),
-		len(r.With(Fail)))
+	fmt.Fprintf(&b, "%s: %d ok, %s, %d failed\n", r.Host, len(r.with(OK)), plural.Of(len(r.with(Warn)), "warning"),
+		len(r.with(Fail)))
 	return b.String()
 }
 

@@ -21,7 +21,7 @@ import (
 
 // Err returns an *agent.UnfitError with the failed checks, or nil.
 func (r Report) Err() error {
-	if problems := r.Problems(); problems != "" {
+	if problems := r.problems(); problems != "" {
 		return &agent.UnfitError{Err: errors.New(problems)}
 	}
 	return nil

@@ -121,8 +121,8 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 	return checks
 }
 
-// mayBeTheJobs reports whether the job's own store may be at the endpoint, and refuses this node for a reason that the
-// user can correct.
+// mayBeTheJobs reports whether the store at the endpoint may be the job's own: it refuses this node for a reason that
+// the user can correct.
 func mayBeTheJobs(e preview.Endpoint) bool {
 	return slices.ContainsFunc(e.Addresses, func(a preview.Address) bool { return isCorrectable(a.State) })
 }

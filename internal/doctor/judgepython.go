@@ -109,7 +109,7 @@ func torch(p Python, g GPUs) Check {
 // platforms are what torch must be built for to use the GPUs of a vendor.
 var platforms = map[topology.Vendor]string{topology.NVIDIA: "CUDA", topology.AMD: "ROCm"}
 
-// module judges the module that python -m is to run.
+// module judges the module that python -m would run.
 func module(name string, m Module) Check {
 	c := Check{Name: "script", Status: OK, Value: "module " + name + " is there"}
 	switch {

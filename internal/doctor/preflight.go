@@ -32,7 +32,7 @@ func Preflight(ctx context.Context, cfg *config.Config, version string, log zero
 		f.PortErr, f.Refusal = nil, nil
 		f.Admission = config.Admission{} // the agent that hosts the store warns
 		r := NewReport(f, version)
-		for _, c := range r.With(Warn) {
+		for _, c := range r.with(Warn) {
 			if slices.Contains(cfg.Warnings, c.Value) { // the launch has logged it
 				continue
 			}

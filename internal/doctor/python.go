@@ -64,7 +64,7 @@ func another(cfg *config.Config, path, module string) *interpreter.Suggestion {
 	return nil
 }
 
-// Module is what is known of a module that python -m is to run.
+// Module is what is known of a module that python -m would run.
 type Module struct {
 	// Runs is about the module as a program, Exists about the module.
 	Runs, Exists interpreter.Presence

@@ -35,9 +35,9 @@ func New(
 	return log, queue
 }
 
-// Notice returns a function that shows one line for people, which is no log line, in the order of the log: as it is,
-// behind the program's name, or as a log record where the log is JSON. A log whose level is above warning shows none.
-// log and lines are what [New] has returned for format.
+// Notice returns a function that shows one line for people, in order with the log's lines. The line has only the
+// program's name before it; in a JSON log it is a record. Above the level warning nothing is shown. log and lines are
+// what [New] returned for format.
 func Notice(format string, level zerolog.Level, log zerolog.Logger, lines io.Writer) func(line string) {
 	return func(line string) {
 		switch {
@@ -50,9 +50,9 @@ func Notice(format string, level zerolog.Level, log zerolog.Logger, lines io.Wri
 	}
 }
 
-// Text returns a function that shows a title and lines for people, as [Notice] shows one line. The lines stay together,
-// and each ends with a newline. Where the log is JSON they are one field of one record, with the level "warn" if it is
-// a warning.
+// Text returns a function that shows a title and lines for people, as [Notice] shows one line. Each line ends with a
+// newline, and no other line comes between them. In a JSON log they are one field of one record, which has the level
+// "warn" if warning is true.
 func Text(
 	format string, level zerolog.Level, log zerolog.Logger, lines io.Writer,
 ) func(warning bool, title, text string) {

@@ -14,8 +14,8 @@ import (
 )
 
 // Refusal returns the error with which a launch would be refused for good at its endpoint, or nil: another program
-// holds the port, or the store belongs to another job. It follows the order in which an agent tries. What may pass,
-// such as a host that does not reply yet, is no refusal, nor is a program at one of several candidate ports.
+// holds the port, or the store belongs to another job. It tries the addresses in an agent's order. An obstacle that may
+// pass, such as a host that does not reply yet, is no refusal. Neither is a program at one of several candidate ports.
 func Refusal(c *config.Config, endpoints []Endpoint) error {
 	if c.MaxNodes == 1 || c.Rendezvous.Backend == rdzv.BackendEtcd || len(endpoints) != 1 {
 		return nil

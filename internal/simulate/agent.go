@@ -25,7 +25,7 @@ type agent struct {
 	h      *elastic.Handler
 	link   *faultLink  // nil if the simulation never ends it
 	orders chan verb   // what happens to its workers
-	gone   atomic.Bool // its end is not reported
+	gone   atomic.Bool // the simulation ends the agent, so its end is not reported
 	cancel context.CancelCauseFunc
 	report func(update)
 }
@@ -71,19 +71,14 @@ func (a *agent) live(ctx context.Context) {
 	}
 }
 
-// shutdown ends the agent's part in the rendezvous. If the agent keeps the store, it waits until the others know that
-// the job has ended, or ctx ends.
-func (a *agent) shutdown(ctx context.Context) {
-	_ = a.h.Shutdown(ctx)
-}
-
 // work simulates the workers of a round. It returns their failure, and whether the agent goes on to the next round.
 func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again bool) {
 	for {
 		select {
 		case s := <-a.h.Stops():
 			if s.Round == r.Number {
-				return nil, a.stop(r.Number)
+				a.reportStop(r.Number)
+				return nil, true
 			}
 		case v := <-a.orders:
 			switch v {
@@ -104,7 +99,8 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 			default: // success
 				s, err := a.h.Succeed(ctx, rdzv.NoTimeout)
 				if s != nil {
-					return nil, a.stop(r.Number)
+					a.reportStop(r.Number)
+					return nil, true
 				}
 				a.ended(err)
 				return nil, false
@@ -115,9 +111,8 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 	}
 }
 
-func (a *agent) stop(round int) (again bool) {
+func (a *agent) reportStop(round int) {
 	a.report(update{Stops: []stop{{Agent: a.number, Round: round}}})
-	return true
 }
 
 // ended reports that the agent has left the rendezvous.

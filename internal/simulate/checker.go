@@ -8,7 +8,7 @@ import (
 // checker records the ranks that the agents got, and checks that they are consistent.
 type checker struct {
 	rounds   map[int]*round
-	complete int                  // the latest round that all its nodes have entered
+	complete int                  // the latest round that all its nodes have entered; -1 before the first
 	stopped  map[int]map[int]bool // by round, the agents that have stopped its workers
 	ends     int
 }
@@ -17,7 +17,7 @@ type checker struct {
 type round struct {
 	nodes, restarts int
 	byRank          []*entry // nil: has not entered yet
-	come            int
+	entered         int
 }
 
 func newChecker() *checker {
@@ -66,7 +66,7 @@ func (l *checker) enter(e *entry) error {
 		return fmt.Errorf("round %d: agents %d and %d both have rank %d", e.Round, r.byRank[e.Rank].Agent, e.Agent, e.Rank)
 	}
 	r.byRank[e.Rank] = e
-	if r.come++; r.come < r.nodes {
+	if r.entered++; r.entered < r.nodes {
 		return nil
 	}
 	l.complete = max(l.complete, e.Round)
@@ -94,9 +94,6 @@ func (r *round) check(number int) error {
 	}
 	return nil
 }
-
-// latest returns the latest round that all its nodes have entered; false before the first.
-func (l *checker) latest() (int, bool) { return l.complete, l.complete >= 0 }
 
 // members returns the agents in a round, sorted by number.
 func (l *checker) members(number int) []int {

@@ -32,7 +32,7 @@ func TestChecker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, ok := l.latest(); ok {
+	if n := l.complete; n >= 0 {
 		t.Errorf("round %d is complete, and one is missing", n)
 	}
 	if diff := cmp.Diff([]int{10, 12}, l.members(0)); diff != "" {
@@ -44,8 +44,8 @@ func TestChecker(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if n, ok := l.latest(); !ok || n != 0 {
-		t.Errorf("the latest round is %d, %v", n, ok)
+	if n := l.complete; n != 0 {
+		t.Errorf("the latest round is %d, want 0", n)
 	}
 	if l.stops(0) != 1 || l.stops(1) != 0 || !l.hasStopped(11, 0) || l.hasStopped(10, 0) || l.ends != 1 {
 		t.Errorf("stops %v, ends %d", l.stopped, l.ends)
@@ -54,7 +54,7 @@ func TestChecker(t *testing.T) {
 	if err := l.take(update{Entries: append(roundOf(1, 1, 1)[:1], roundOf(2, 4)...)}); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := l.latest(); n != 2 {
+	if n := l.complete; n != 2 {
 		t.Errorf("the latest round is %d, want 2", n)
 	}
 }

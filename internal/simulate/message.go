@@ -29,7 +29,7 @@ type verb int
 const (
 	verbJoin    verb = iota // they start and enter
 	verbFail                // one of their workers fails
-	verbKill                // their connections close without a word
+	verbKill                // their connections close without notice
 	verbLeave               // they announce that they leave, and leave
 	verbCut                 // nothing that they send arrives, and nothing reaches them
 	verbSucceed             // their workers exit with 0

@@ -32,11 +32,11 @@ type Options struct {
 	Rounds int
 	// FailAfter is how long after the start of its round a worker fails; nil: none fails.
 	FailAfter *time.Duration
-	// Kill agents vanish: their connections close without a word. Leave agents announce that they leave. Cut agents
-	// fall silent while their connections stay open. Join agents come late.
+	// Kill agents vanish: their connections close without notice. Leave agents announce that they leave. Cut agents
+	// fall silent while their connections stay open. Join agents join late.
 	Kill, Leave, Cut, Join int
-	// Voters is how many agents keep the store together, from 3 on: 3 or 5. The first agent is in the process of the store
-	// then, and no fault hits it. With 1 no agent keeps it.
+	// Voters is how many agents keep the store together: 3 or 5, or 1 for a store without agents. With 3 or 5 the first
+	// agent is in this process, and no fault affects it.
 	Voters int
 	// KeepAlive is the interval of an agent's keep-alives; an agent that misses three is lost.
 	KeepAlive time.Duration
@@ -253,7 +253,7 @@ func (j *job) step(ctx context.Context, name string, agents int,
 		if s.Stopped == 0 && j.checker.stops(round) >= s.Nodes-1 && o.Verb == verbFail {
 			s.Stopped = time.Since(began).Seconds()
 		}
-		if latest, ok := j.checker.latest(); ok && latest > s.Round {
+		if latest := j.checker.complete; latest > s.Round {
 			s.Round, s.Nodes = latest, len(j.checker.members(latest))
 		}
 	}

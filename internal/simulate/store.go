@@ -39,7 +39,7 @@ func openStore(ctx context.Context, c *config, log zerolog.Logger) (*store, erro
 		c.Port = front.Port()
 		return s, nil
 	}
-	addr, err := s.access.JoinStore(ctx, nil) // it has, and returns the address
+	addr, err := s.access.JoinStore(ctx, nil) // Open has joined it already; this returns the address
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *store) carryOut(ctx context.Context, v verb) {
 	s.living.Go(func() {
 		s.host.live(ctx)
 		<-ctx.Done() // the store stays until the other agents know of the job's end
-		s.host.shutdown(ctx)
+		_ = s.host.h.Shutdown(ctx)
 	})
 }
 

@@ -101,7 +101,7 @@ func (s *swarm) start(ctx context.Context, n int) {
 	s.agents[n] = a
 	s.living.Go(func() {
 		a.live(ctx)
-		a.shutdown(ctx)
+		_ = a.h.Shutdown(ctx) // an agent that keeps the store waits until the others know that the job has ended
 	})
 }
 
@@ -123,7 +123,7 @@ func (a *agent) do(ctx context.Context, v verb) {
 	}
 }
 
-// vanish closes all connections of an agent, and what it keeps of the store.
+// vanish closes all connections of an agent and its part of the store.
 func (a *agent) vanish(ctx context.Context) {
 	a.link.disconnect()
 	ctx, cancel := context.WithCancel(ctx)
@@ -167,7 +167,7 @@ func (s *swarm) send(ctx context.Context, out *gob.Encoder) {
 		s.pending = update{}
 		s.mu.Unlock()
 		if err := out.Encode(n); err != nil {
-			s.log.Debug().Err(err).Msg("the updates of the agents have no reader any more")
+			s.log.Debug().Err(err).Msg("nobody reads the agents' updates any more")
 			return
 		}
 	}

@@ -35,7 +35,7 @@ func (s Subcommand) Flags() []Flag {
 func Subcommands() []Subcommand {
 	return []Subcommand{
 		{
-			Name: "explain", Short: "print what a launch would do", Args: "[--json] [flags] SCRIPT [ARGS...]",
+			Name: "explain", Short: "print what a launch would do, and start nothing", Args: "[--json] [flags] SCRIPT [ARGS...]",
 			Launch: true, flags: func() []Flag { return withJSON("explain") },
 			Intro: `Print what a launch would do, and start nothing: each setting and its source, who hosts the
 rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where

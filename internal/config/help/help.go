@@ -15,18 +15,14 @@ func Launch() string {
 
 Usage:
   elasticrun [flags] SCRIPT [ARGS...]
-  elasticrun explain [flags] SCRIPT   print what a launch would do, and start nothing
-  elasticrun doctor [flags] [SCRIPT]  check this machine
-  elasticrun status [flags]           show what a job is doing
-  elasticrun stacks [flags]           show where each worker's Python code is
-  elasticrun ps [--json]              list the jobs on this machine
-  elasticrun stop [flags]             end a job on all of its nodes
-  elasticrun logs [flags] [RUN]       show the logs of a run
-  elasticrun store [flags]            run a store outside of a job
-  elasticrun simulate [flags]         simulate a large rendezvous on this machine
-  elasticrun completion SHELL         completion for bash, zsh, fish or powershell
-  elasticrun version                  show the version
+  elasticrun COMMAND [ARGS...]
 
+Commands:
+`)
+	for _, c := range config.Subcommands() {
+		fmt.Fprintf(&b, "  elasticrun %-11s %s\n", c.Name, c.Short)
+	}
+	b.WriteString(`
 elasticrun COMMAND --help describes a command. The first argument that is no flag is the script; the
 arguments after it are passed to it unchanged. A name is a command only as the first argument:
 ./store is a script.

@@ -14,6 +14,9 @@ func TestHelp(t *testing.T) {
 	}
 	all := []text{{Launch(), config.Flags()}}
 	for _, s := range config.Subcommands() {
+		if !strings.Contains(Launch(), "\n  elasticrun "+s.Name+" ") {
+			t.Errorf("elasticrun --help does not list the command %s", s.Name)
+		}
 		all = append(all, text{Command(s), s.Flags()})
 	}
 	for _, tt := range all {

@@ -71,8 +71,8 @@ func lifeFlags() []Flag {
 		},
 		{
 			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(parseSeconds),
-			Help: "The same when workers are stopped for a restart, after a failure or a membership change. Default: " +
-				"--shutdown-timeout.",
+			Help: "Like --shutdown-timeout, when workers are stopped for a restart after a failure or a membership change. " +
+				"Default: --shutdown-timeout.",
 		},
 		{
 			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,

@@ -22,8 +22,8 @@ func preemptFlags() []Flag {
 		{
 			Name: "preempt-grace", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,
 			parse: as(parseSeconds),
-			Help: "How long workers may then take to save and exit by themselves, before SIGTERM and --shutdown-timeout. It " +
-				"is shorter if --preempt-notice or Slurm says that the node is taken away before.",
+			Help: "How long the workers of a preempted job may take to save and exit by themselves, before SIGTERM and " +
+				"--shutdown-timeout. It is shorter if --preempt-notice or Slurm says that the node is taken away before.",
 		},
 		{
 			Name: "preempt-notice", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(parseSeconds),

@@ -90,7 +90,7 @@ func (c *Config) checkCommand(r *reader) {
 		r.fail("module", "cannot be combined with --no-python: a module needs Python")
 	}
 	if r.flag("use-env") {
-		r.warn("use-env", "always so: each worker has its local rank in LOCAL_RANK and gets no --local-rank argument")
+		r.warn("use-env", "is always on: each worker has its local rank in LOCAL_RANK and gets no --local-rank argument")
 	}
 }
 

@@ -73,7 +73,7 @@ func simulateFlags() []Flag {
 		count("join", "Agents that join late."),
 		Flag{
 			Name: "rounds", Kind: KindInt, Default: "1", Placeholder: "R", parse: as(between(1, math.MaxInt16)),
-			Help: "How many times all of this happens, in this order.",
+			Help: "How many times the faults above happen, in this order.",
 		},
 		Flag{
 			Name: "voters", Kind: KindInt, Default: "1", Placeholder: "1|3|5", parse: as(parseVoters),

@@ -68,7 +68,8 @@ and files.
 	}
 }
 
-// NearestCommand returns a hint about a misspelled name: "did you mean elasticrun status?", or how to list the commands.
+// NearestCommand returns a hint about a misspelled command: "did you mean elasticrun status?", or where the commands are
+// listed.
 func NearestCommand(name string) string {
 	var names []string
 	for _, s := range Subcommands() {

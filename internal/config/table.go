@@ -48,14 +48,14 @@ func Flags() []Flag {
 		{
 			Name: "nnodes-multiple", Kind: KindInt, Default: "1", Placeholder: "N", Group: groupSize,
 			parse: as(between(1, maxMultiple)),
-			Help: "Each round has a multiple of N nodes, the largest one of the nodes that are there; the others are " +
-				"spares. It narrows the range of --nnodes.",
+			Help: "Each round has the largest multiple of N among the nodes that have joined; the others are spares. It " +
+				"narrows the range of --nnodes.",
 		},
 		{
 			Name: "world-size-multiple", Kind: KindInt, Default: "1", Placeholder: "N", Group: groupSize,
 			parse: as(between(1, maxMultiple)),
-			Help: "The same for the number of workers of all nodes. All nodes must have the same --nproc-per-node, or " +
-				"ones from which the same multiple of nodes follows.",
+			Help: "Like --nnodes-multiple, for the number of workers on all nodes. All nodes must have the same " +
+				"--nproc-per-node, or values that lead to the same multiple of nodes.",
 		},
 		{
 			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
@@ -170,7 +170,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "use-env", Kind: KindBool, Group: groupCommand, Env: []string{}, CommandLineOnly: true,
-			Help: "Accepted for the sake of torch.distributed.launch, and always so: each worker has its local rank in " +
+			Help: "Accepted for the sake of torch.distributed.launch, and always on: each worker has its local rank in " +
 				"LOCAL_RANK and gets no --local-rank argument.",
 		},
 		{
@@ -212,7 +212,7 @@ func Flags() []Flag {
 		{
 			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
 			parse: as(parseFilters),
-			Help:  "The same for stderr and filtered_stderr.log.",
+			Help:  "Like --duplicate-stdout-filters, for stderr and filtered_stderr.log.",
 		},
 		{
 			Name: "log-line-prefix-template", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput, Torchrun: true,

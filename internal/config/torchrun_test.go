@@ -89,7 +89,7 @@ func TestOfOtherLaunchers(t *testing.T) {
 	if c.ExitBarrierTimeout != 5*time.Second || !c.ExitBarrierGiven {
 		t.Errorf("the exit barrier has %v, want 5s; given: %v", c.ExitBarrierTimeout, c.ExitBarrierGiven)
 	}
-	want := []string{"--use-env: always so: each worker has its local rank in LOCAL_RANK and gets no --local-rank argument"}
+	want := []string{"--use-env: is always on: each worker has its local rank in LOCAL_RANK and gets no --local-rank argument"}
 	if diff := cmp.Diff(want, c.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

@@ -102,11 +102,11 @@ if TYPE_CHECKING:
         Intel), cpu (one per CPU that this process may use), or auto (one per GPU if there is one
         that is not integrated, else cpu)."""
         nnodes_multiple: Optional[int]
-        r"""Each round has a multiple of N nodes, the largest one of the nodes that are there; the
-        others are spares. It narrows the range of --nnodes."""
+        r"""Each round has the largest multiple of N among the nodes that have joined; the others
+        are spares. It narrows the range of --nnodes."""
         world_size_multiple: Optional[int]
-        r"""The same for the number of workers of all nodes. All nodes must have the same
-        --nproc-per-node, or ones from which the same multiple of nodes follows."""
+        r"""Like --nnodes-multiple, for the number of workers on all nodes. All nodes must have the
+        same --nproc-per-node, or values that lead to the same multiple of nodes."""
         role: Optional[str]
         r"""Role name of the workers: it is used for ROLE_NAME, for metrics and for the prefix of
         teed lines."""
@@ -172,7 +172,7 @@ if TYPE_CHECKING:
         r"""Require an absolute path for SCRIPT, and run it like any other script. Overrides
         --no-python and --module."""
         use_env: Optional[bool]
-        r"""Accepted for the sake of torch.distributed.launch, and always so: each worker has its
+        r"""Accepted for the sake of torch.distributed.launch, and always on: each worker has its
         local rank in LOCAL_RANK and gets no --local-rank argument."""
         start_method: Optional[str]
         r"""Accepted for torchrun's sake (spawn, fork, forkserver) and ignored: every worker is a
@@ -194,7 +194,7 @@ if TYPE_CHECKING:
         r"""Also copy teed stdout lines that contain one of these texts to filtered_stdout.log.
         Write ,, for a comma."""
         duplicate_stderr_filters: Optional[str]
-        r"""The same for stderr and filtered_stderr.log."""
+        r"""Like --duplicate-stdout-filters, for stderr and filtered_stderr.log."""
         log_line_prefix_template: Optional[str]
         r"""Prefix of teed lines on the console. ${role_name}, ${local_rank}, ${rank}, ${node_rank},
         ${hostname} and ${time} are replaced. Default: [${role_name}${local_rank}]:."""
@@ -233,8 +233,8 @@ if TYPE_CHECKING:
         shutdown_timeout: Optional[Union[float, str]]
         r"""How long workers may take to stop before SIGKILL when the launcher is told to stop."""
         restart_grace: Optional[Union[float, str]]
-        r"""The same when workers are stopped for a restart, after a failure or a membership change.
-        Default: --shutdown-timeout."""
+        r"""Like --shutdown-timeout, when workers are stopped for a restart after a failure or a
+        membership change. Default: --shutdown-timeout."""
         error_exit_timeout: Optional[Union[float, str]]
         r"""How long a worker that has written its error file may take to exit before it counts as
         failed. 0 waits forever."""
@@ -263,9 +263,9 @@ if TYPE_CHECKING:
         r"""When any node's launcher gets one of these signals, such as USR1, the workers of all
         nodes get it and save, and the job ends with --preempt-exit-code."""
         preempt_grace: Optional[Union[float, str]]
-        r"""How long workers may then take to save and exit by themselves, before SIGTERM and
-        --shutdown-timeout. It is shorter if --preempt-notice or Slurm says that the node is taken
-        away before."""
+        r"""How long the workers of a preempted job may take to save and exit by themselves, before
+        SIGTERM and --shutdown-timeout. It is shorter if --preempt-notice or Slurm says that the
+        node is taken away before."""
         preempt_notice: Optional[Union[float, str]]
         r"""How long after the signal the scheduler takes the node away: Kubernetes'
         terminationGracePeriodSeconds. Default: 30 in Kubernetes, the end of the job in Slurm, else

@@ -31,7 +31,7 @@ func runDoctor(args []string, stdout io.Writer) error {
 			cancel(&agent.SignalError{Signal: sig})
 		}
 	}()
-	f, err := doctor.Examine(ctx, cfg, doctor.Options{Version: version, Torch: true})
+	r, err := doctor.Examine(ctx, cfg, version)
 	signal.Stop(signals)
 	close(signals)
 	<-done
@@ -41,7 +41,6 @@ func runDoctor(args []string, stdout io.Writer) error {
 	case err != nil:
 		return err
 	}
-	r := doctor.NewReport(f, version)
 	if err := printResult(stdout, r, asJSON); err != nil {
 		return err
 	}

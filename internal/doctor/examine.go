@@ -27,23 +27,24 @@ func (r Report) Err() error {
 	return nil
 }
 
-// NewReport judges the facts and returns the report.
-func NewReport(f Facts, version string) Report {
+// Examine checks this machine for elasticrun doctor, and imports torch.
+func Examine(ctx context.Context, cfg *config.Config, version string) (Report, error) {
+	f, err := read(ctx, cfg, version, true)
+	if err != nil {
+		return Report{}, err
+	}
+	return newReport(f, version), nil
+}
+
+func newReport(f facts, version string) Report {
 	return Report{Version: version, Host: f.HostName.Host, Checks: judge(f)}
 }
 
-// Options configure [Examine].
-type Options struct {
-	// Version is elasticrun's.
-	Version string
-	// Torch says that the interpreter imports torch, which takes seconds.
-	Torch bool
-}
-
-// Examine reads the facts of this machine that matter for a job. Slow readers run concurrently.
-func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, error) {
+// read reads the facts of this machine that matter for a job. Slow readers run concurrently. With importTorch the
+// interpreter imports torch, which takes seconds.
+func read(ctx context.Context, cfg *config.Config, version string, importTorch bool) (facts, error) {
 	root := os.DirFS("/")
-	f := Facts{
+	f := facts{
 		Nodes: cfg.MaxNodes, Workers: cfg.NprocPerNode, Script: cfg.Script, Now: time.Now(),
 		Limits: readLimits(root), Memory: readMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
 	}
@@ -59,7 +60,7 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 		if d.path != "" && d.path != os.DevNull {
 			path, err := filepath.Abs(d.path)
 			if err != nil {
-				return Facts{}, err
+				return facts{}, err
 			}
 			f.Disks = append(f.Disks, readDisk(d.what, path))
 		}
@@ -71,7 +72,7 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 	var reading sync.WaitGroup
 	if !cfg.NoPython {
 		reading.Go(func() {
-			p := readPython(ctx, cfg, opts.Torch)
+			p := readPython(ctx, cfg, importTorch)
 			f.Python = &p
 			if cfg.Module {
 				f.Module = readModule(cfg, p)
@@ -88,7 +89,7 @@ func Examine(ctx context.Context, cfg *config.Config, opts Options) (Facts, erro
 	var err error
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
-		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, opts.Version); err == nil {
+		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, version); err == nil {
 			if f.Refusal = launch.CheckEndpoint(ctx, cfg); f.Refusal == nil {
 				f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 )
 
-// Facts is what Examine has read about a machine and a job.
-type Facts struct {
+// facts is what is known of a machine and a job.
+type facts struct {
 	// Nodes is the job's maximum number of machines, Workers the number of workers on this one.
 	Nodes, Workers int
 	// Python is the interpreter that would run the script; nil with --no-python.

@@ -21,7 +21,7 @@ const (
 )
 
 // judge returns the checks that follow from the facts.
-func judge(f Facts) []Check {
+func judge(f facts) []Check {
 	var checks []Check
 	if f.Python != nil {
 		checks = append(checks, python(*f.Python, f.GPUs)...)
@@ -45,7 +45,7 @@ func judge(f Facts) []Check {
 	return append(append(checks, limits(f.Limits, f.Workers)...), memory(f.Memory, f.Workers))
 }
 
-func script(f Facts) Check {
+func script(f facts) Check {
 	switch {
 	case f.ScriptErr != nil:
 		return Check{"script", Fail, f.ScriptErr.Error(), "put it at the same path on every node"}

@@ -20,9 +20,9 @@ import (
 )
 
 // fit returns the facts of a machine without any problem.
-func fit() Facts {
+func fit() facts {
 	own := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
-	return Facts{
+	return facts{
 		Nodes: 2, Workers: 8, Now: time.Unix(1e6, 0),
 		Python: &Python{Path: "/bin/python3", Source: "PATH", Answer: interpreter.Answer{
 			Python: "3.11.2", Executable: "/bin/python3", Took: 20 * time.Millisecond,
@@ -51,12 +51,12 @@ func fit() Facts {
 	}
 }
 
-func withTorch(t interpreter.Torch) func(f *Facts) {
-	return func(f *Facts) { f.Python.AskedTorch, f.Python.Answer.Torch = true, &t }
+func withTorch(t interpreter.Torch) func(f *facts) {
+	return func(f *facts) { f.Python.AskedTorch, f.Python.Answer.Torch = true, &t }
 }
 
-func withModule(runs, exists interpreter.Presence) func(f *Facts) {
-	return func(f *Facts) { f.Module = &Module{Runs: runs, Exists: exists} }
+func withModule(runs, exists interpreter.Presence) func(f *facts) {
+	return func(f *facts) { f.Module = &Module{Runs: runs, Exists: exists} }
 }
 
 // TestJudge changes one fact of a fit machine, and checks which check notices it.
@@ -65,33 +65,33 @@ func TestJudge(t *testing.T) {
 	xid := func(age time.Duration, text string) evidence.KernelLog {
 		return evidence.KernelLog{Readable: true, Xids: []evidence.XidEvent{{Time: time.Unix(1e6, 0).Add(-age), Text: text}}}
 	}
-	at := func(f *Facts) *preview.Address { return &f.Endpoints[0].Addresses[0] }
+	at := func(f *facts) *preview.Address { return &f.Endpoints[0].Addresses[0] }
 	for _, tc := range []struct {
 		name   string
-		change func(f *Facts)
+		change func(f *facts)
 		check  string // the check that is not ok; empty for none
 		status Status
 		value  string // in the check's value
 	}{
-		{name: "nothing", change: func(*Facts) {}},
-		{name: "--no-python", change: func(f *Facts) { f.Python = nil }},
+		{name: "nothing", change: func(*facts) {}},
+		{name: "--no-python", change: func(f *facts) { f.Python = nil }},
 		{
-			"python that does not start", func(f *Facts) { f.Python.Err = errors.New("exit status 1") }, "interpreter",
+			"python that does not start", func(f *facts) { f.Python.Err = errors.New("exit status 1") }, "interpreter",
 			Fail, "/bin/python3 (from PATH): exit status 1",
 		},
-		{"python that takes long", func(f *Facts) { f.Python.Answer.Took = 6 * time.Second }, "interpreter", Warn, "in 6s"},
+		{"python that takes long", func(f *facts) { f.Python.Answer.Took = 6 * time.Second }, "interpreter", Warn, "in 6s"},
 		{
-			"no python", func(f *Facts) { *f.Python = Python{Err: errors.New("find a python interpreter: none")} }, "interpreter",
+			"no python", func(f *facts) { *f.Python = Python{Err: errors.New("find a python interpreter: none")} }, "interpreter",
 			Fail, "find a python interpreter: none",
 		},
 		{
-			"not a python", func(f *Facts) { f.Python.Answer = interpreter.Answer{} }, "interpreter", Warn,
+			"not a python", func(f *facts) { f.Python.Answer = interpreter.Answer{} }, "interpreter", Warn,
 			"does not answer as Python does",
 		},
-		{"an environment that is not used", func(f *Facts) {
+		{"an environment that is not used", func(f *facts) {
 			f.Python.Unused = &interpreter.UnusedEnvironment{Variable: "CONDA_PREFIX", Root: "/c"}
 		}, "environment", Warn, "CONDA_PREFIX=/c is active, but the run uses /bin/python3"},
-		{"an environment that is broken", func(f *Facts) {
+		{"an environment that is broken", func(f *facts) {
 			f.Python.Unused = &interpreter.UnusedEnvironment{Variable: "VIRTUAL_ENV", Root: "/v/", Err: errors.New("gone")}
 		}, "environment", Warn, "/v/bin/python: gone"},
 		{"no torch", withTorch(interpreter.Torch{Missing: true}), "torch", Warn, "none in /bin/python3"},
@@ -99,10 +99,10 @@ func TestJudge(t *testing.T) {
 			"torch that cannot be imported", withTorch(interpreter.Torch{Problem: "ImportError: no libcudart"}), "torch", Warn,
 			"import torch: ImportError: no libcudart",
 		},
-		{"torch that crashes", func(f *Facts) {
+		{"torch that crashes", func(f *facts) {
 			f.Python.AskedTorch, f.Python.Err = true, errors.New("signal: segmentation fault")
 		}, "torch", Warn, "import torch: signal: segmentation fault"},
-		{"torch that hangs", func(f *Facts) {
+		{"torch that hangs", func(f *facts) {
 			f.Python.AskedTorch, f.Python.Err = true, fmt.Errorf("%w within 1m0s", oneshot.ErrLimit)
 		}, "torch", Warn, "import torch: no end within 1m0s"},
 		{
@@ -110,15 +110,15 @@ func TestJudge(t *testing.T) {
 			"2.9.0 for CPUs, starts and is imported in 20ms",
 		},
 		{name: "torch with CUDA", change: withTorch(interpreter.Torch{Version: "2.9.0", Device: "CUDA 12.8"})},
-		{name: "torch without CUDA where there is no GPU", change: func(f *Facts) {
+		{name: "torch without CUDA where there is no GPU", change: func(f *facts) {
 			withTorch(interpreter.Torch{Version: "2.9.0", Device: "CPUs"})(f)
 			f.GPUs = GPUs{}
 		}},
-		{"torch that takes long", func(f *Facts) {
+		{"torch that takes long", func(f *facts) {
 			withTorch(interpreter.Torch{Version: "2.9.0", Device: "CUDA 12.8"})(f)
 			f.Python.Answer.Took = 40 * time.Second
 		}, "torch", Warn, "in 40s"},
-		{"a shell script", func(f *Facts) { f.ScriptDoubt = "a shell script" }, "script", Warn, "a shell script"},
+		{"a shell script", func(f *facts) { f.ScriptDoubt = "a shell script" }, "script", Warn, "a shell script"},
 		{name: "a module", change: withModule(interpreter.Present, interpreter.Present)},
 		{
 			"a module that is not there", withModule(interpreter.Absent, interpreter.Absent), "script", Fail,
@@ -132,117 +132,117 @@ func TestJudge(t *testing.T) {
 			"a package without a program", withModule(interpreter.Unknown, interpreter.Present), "script", Warn,
 			"a package without __main__.py",
 		},
-		{"no script", func(f *Facts) { f.ScriptErr = errors.New("not there") }, "script", Fail, "not there"},
-		{"port taken", func(f *Facts) { f.PortErr = errors.New("port 1 is held") }, "ports", Fail, "port 1 is held"},
+		{"no script", func(f *facts) { f.ScriptErr = errors.New("not there") }, "script", Fail, "not there"},
+		{"port taken", func(f *facts) { f.PortErr = errors.New("port 1 is held") }, "ports", Fail, "port 1 is held"},
 		{
-			"name not known", func(f *Facts) { f.HostName.Err = errors.New("it cannot be looked up") }, "host name", Warn,
+			"name not known", func(f *facts) { f.HostName.Err = errors.New("it cannot be looked up") }, "host name", Warn,
 			"node1: it cannot",
 		},
-		{"name of another machine", func(f *Facts) { f.HostName.Local = nil }, "host name", Warn, "node1 is 10.0.0.1"},
-		{"name that is loopback", func(f *Facts) {
+		{"name of another machine", func(f *facts) { f.HostName.Local = nil }, "host name", Warn, "node1 is 10.0.0.1"},
+		{"name that is loopback", func(f *facts) {
 			f.HostName.Addrs = []netip.Addr{netip.MustParseAddr("127.0.1.1")}
 		}, "host name", Warn, "127.0.1.1"},
-		{name: "name that is loopback, on one node", change: func(f *Facts) {
+		{name: "name that is loopback, on one node", change: func(f *facts) {
 			f.Nodes, f.HostName.Addrs = 1, []netip.Addr{netip.MustParseAddr("127.0.1.1")}
 		}},
 		{
-			"endpoint without an address", func(f *Facts) { f.Endpoints = []preview.Endpoint{{Problem: "no such host"}} },
+			"endpoint without an address", func(f *facts) { f.Endpoints = []preview.Endpoint{{Problem: "no such host"}} },
 			"endpoint", Warn, "no such host",
 		},
 		{
-			"endpoint behind a firewall", func(f *Facts) { at(f).State, at(f).Store = preview.StateTimedOut, nil },
+			"endpoint behind a firewall", func(f *facts) { at(f).State, at(f).Store = preview.StateTimedOut, nil },
 			"endpoint", Warn, "10.0.0.1",
 		},
-		{"endpoint not there yet", func(f *Facts) {
+		{"endpoint not there yet", func(f *facts) {
 			at(f).State, at(f).Store, at(f).Local = preview.StateNobody, nil,
 				false
 		}, "endpoint", Warn, "10.0.0.1"},
-		{name: "endpoint to be hosted here", change: func(f *Facts) { at(f).State, at(f).Store = preview.StateNobody, nil }},
+		{name: "endpoint to be hosted here", change: func(f *facts) { at(f).State, at(f).Store = preview.StateNobody, nil }},
 		{
-			"another secret", func(f *Facts) { at(f).State, at(f).Store = preview.StateOtherSecret, nil }, "endpoint", Warn,
+			"another secret", func(f *facts) { at(f).State, at(f).Store = preview.StateOtherSecret, nil }, "endpoint", Warn,
 			"10.0.0.1",
 		},
 		{
-			"an unknown program", func(f *Facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn,
+			"an unknown program", func(f *facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn,
 			"10.0.0.1",
 		},
-		{"refused", func(f *Facts) { f.Refusal = errors.New("another job's") }, "rendezvous", Fail, "another job's"},
-		{"refused, so that the store is not this job's", func(f *Facts) {
+		{"refused", func(f *facts) { f.Refusal = errors.New("another job's") }, "rendezvous", Fail, "another job's"},
+		{"refused, so that the store is not this job's", func(f *facts) {
 			f.Refusal, f.Admission = errors.New("another job's"), config.Admission{Who: "everybody", Open: true}
 		}, "rendezvous", Fail, "another job's"},
 		{
 			"a store for everybody",
-			func(f *Facts) { f.Admission = config.Admission{Who: "everybody", Open: true} },
+			func(f *facts) { f.Admission = config.Admission{Who: "everybody", Open: true} },
 			"admission", Warn, "the store serves everybody",
 		},
-		{name: "a store with a secret", change: func(f *Facts) { f.Admission = config.Admission{Who: "agents with the secret"} }},
-		{"clocks apart", func(f *Facts) { at(f).Store.ClockOffset = -1.1 }, "clock", Warn, "ahead by -1.1s"},
-		{name: "clocks apart by no more than the way takes", change: func(f *Facts) {
+		{name: "a store with a secret", change: func(f *facts) { f.Admission = config.Admission{Who: "agents with the secret"} }},
+		{"clocks apart", func(f *facts) { at(f).Store.ClockOffset = -1.1 }, "clock", Warn, "ahead by -1.1s"},
+		{name: "clocks apart by no more than the way takes", change: func(f *facts) {
 			at(f).Store.ClockOffset,
 				at(f).Store.RoundTrip = 1.1, 0.3
 		}},
-		{"little room", func(f *Facts) { f.Disks[0].Free = gib - 1 }, "temporary files", Warn, "1023 MiB free of 100 GiB"},
-		{"no room", func(f *Facts) { f.Disks[0].Free = mib }, "temporary files", Fail, "1.0 MiB free"},
-		{"no room for files", func(f *Facts) { f.Disks[0].FreeFiles = 5 }, "temporary files", Fail, "5 more files"},
+		{"little room", func(f *facts) { f.Disks[0].Free = gib - 1 }, "temporary files", Warn, "1023 MiB free of 100 GiB"},
+		{"no room", func(f *facts) { f.Disks[0].Free = mib }, "temporary files", Fail, "1.0 MiB free"},
+		{"no room for files", func(f *facts) { f.Disks[0].FreeFiles = 5 }, "temporary files", Fail, "5 more files"},
 		{
-			"no folder", func(f *Facts) { f.Disks[0].Err = errors.New("permission denied") }, "temporary files", Fail,
+			"no folder", func(f *facts) { f.Disks[0].Err = errors.New("permission denied") }, "temporary files", Fail,
 			"permission denied",
 		},
 		{
-			"a container's shared memory", func(f *Facts) { f.Disks[1].Total, f.Disks[1].Free = 64*mib, 64*mib }, shmName,
+			"a container's shared memory", func(f *facts) { f.Disks[1].Total, f.Disks[1].Free = 64*mib, 64*mib }, shmName,
 			Warn, "64 MiB free of 64 MiB",
 		},
-		{"shared memory used up", func(f *Facts) { f.Disks[1].Free = 0 }, shmName, Fail, "0 B free of 64 GiB"},
-		{"no shared memory", func(f *Facts) { f.Disks[1].Err = errors.New("no such file") }, shmName, Warn, "no such file"},
-		{name: "no GPUs", change: func(f *Facts) { f.GPUs = GPUs{} }},
-		{"driver that fails", func(f *Facts) { f.GPUs.Err = errors.New("no answer") }, "GPUs", Fail, "no answer"},
-		{"GPUs of AMD", func(f *Facts) { f.GPUs = GPUs{Vendor: topology.AMD, Installed: 8, Visible: 4} }, "GPUs", Warn, "8 of AMD, of which workers would see 4"},
+		{"shared memory used up", func(f *facts) { f.Disks[1].Free = 0 }, shmName, Fail, "0 B free of 64 GiB"},
+		{"no shared memory", func(f *facts) { f.Disks[1].Err = errors.New("no such file") }, shmName, Warn, "no such file"},
+		{name: "no GPUs", change: func(f *facts) { f.GPUs = GPUs{} }},
+		{"driver that fails", func(f *facts) { f.GPUs.Err = errors.New("no answer") }, "GPUs", Fail, "no answer"},
+		{"GPUs of AMD", func(f *facts) { f.GPUs = GPUs{Vendor: topology.AMD, Installed: 8, Visible: 4} }, "GPUs", Warn, "8 of AMD, of which workers would see 4"},
 		{
-			"GPUs that may not be opened", func(f *Facts) { f.GPUs = GPUs{Err: fmt.Errorf("open it: %w", fs.ErrPermission)} }, "GPUs",
+			"GPUs that may not be opened", func(f *facts) { f.GPUs = GPUs{Err: fmt.Errorf("open it: %w", fs.ErrPermission)} }, "GPUs",
 			Fail, "open it: permission denied",
 		},
 		{
-			"a bad list of GPUs", func(f *Facts) { f.GPUs = GPUs{Err: &topology.VariableError{Name: "A", Value: "b", Problem: "c"}} },
+			"a bad list of GPUs", func(f *facts) { f.GPUs = GPUs{Err: &topology.VariableError{Name: "A", Value: "b", Problem: "c"}} },
 			"GPUs", Fail, `A="b": c`,
 		},
-		{"no nvidia-smi", func(f *Facts) { f.GPUs = GPUs{Visible: 8} }, "GPUs", Warn, "8, their state"},
-		{"workers that share", func(f *Facts) { f.GPUs.Visible = 4 }, "GPUs", Warn, "would see 4"},
+		{"no nvidia-smi", func(f *facts) { f.GPUs = GPUs{Visible: 8} }, "GPUs", Warn, "8, their state"},
+		{"workers that share", func(f *facts) { f.GPUs.Visible = 4 }, "GPUs", Warn, "would see 4"},
 		{
-			"ECC errors", func(f *Facts) { f.GPUs.Health[1].UncorrectedErrors = 2 }, "GPU 1", Warn,
+			"ECC errors", func(f *facts) { f.GPUs.Health[1].UncorrectedErrors = 2 }, "GPU 1", Warn,
 			"2 uncorrectable ECC errors",
 		},
-		{"reset pending", func(f *Facts) { f.GPUs.Health[1].ResetPending = true }, "GPU 1", Fail, "a reset is pending"},
+		{"reset pending", func(f *facts) { f.GPUs.Health[1].ResetPending = true }, "GPU 1", Fail, "a reset is pending"},
 		{
-			"rows used up", func(f *Facts) { f.GPUs.Health[1].RemapFailed = true }, "GPU 1", Fail,
+			"rows used up", func(f *facts) { f.GPUs.Health[1].RemapFailed = true }, "GPU 1", Fail,
 			"remapping its memory failed",
 		},
-		{"lost", func(f *Facts) { f.GPUs.Health[1].Broken = "ERR!" }, "GPU 1", Fail, "ERR!"},
-		{"hot", func(f *Facts) { f.GPUs.Health[1].Temperature = 90 }, "GPU 1", Warn, "90 °C"},
-		{"slow", func(f *Facts) { f.GPUs.Health[1].Slowdowns = []string{"a power brake"} }, "GPU 1", Warn, "a power brake"},
+		{"lost", func(f *facts) { f.GPUs.Health[1].Broken = "ERR!" }, "GPU 1", Fail, "ERR!"},
+		{"hot", func(f *facts) { f.GPUs.Health[1].Temperature = 90 }, "GPU 1", Warn, "90 °C"},
+		{"slow", func(f *facts) { f.GPUs.Health[1].Slowdowns = []string{"a power brake"} }, "GPU 1", Warn, "a power brake"},
 		{
-			"Xid", func(f *Facts) { f.Kernel = xid(time.Minute, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }, "kernel log",
+			"Xid", func(f *facts) { f.Kernel = xid(time.Minute, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }, "kernel log",
 			Warn, "Xid (PCI:0000:01:00): 31",
 		},
-		{name: "old Xid", change: func(f *Facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }},
+		{name: "old Xid", change: func(f *facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }},
 		{
-			"lost GPU, long ago", func(f *Facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 79, pid=7") },
+			"lost GPU, long ago", func(f *facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 79, pid=7") },
 			"kernel log", Fail, "79",
 		},
-		{name: "kernel log not readable", change: func(f *Facts) { f.Kernel.Readable = false }},
-		{"few files", func(f *Facts) { f.Limits.NoFile = 1024 }, "open files", Warn, "at most 1024"},
-		{"little locked memory", func(f *Facts) { f.Limits.MemLock = 64 << 10 }, "locked memory", Warn, "64 KiB"},
-		{name: "little locked memory, without RDMA", change: func(f *Facts) {
+		{name: "kernel log not readable", change: func(f *facts) { f.Kernel.Readable = false }},
+		{"few files", func(f *facts) { f.Limits.NoFile = 1024 }, "open files", Warn, "at most 1024"},
+		{"little locked memory", func(f *facts) { f.Limits.MemLock = 64 << 10 }, "locked memory", Warn, "64 KiB"},
+		{name: "little locked memory, without RDMA", change: func(f *facts) {
 			f.Limits.MemLock, f.Limits.RDMA = 64<<10,
 				false
 		}},
-		{"few pids", func(f *Facts) { f.Limits.PIDMax = 1000 }, "processes", Warn, "pids up to 1000"},
+		{"few pids", func(f *facts) { f.Limits.PIDMax = 1000 }, "processes", Warn, "pids up to 1000"},
 		{
-			"few pids left in the cgroup", func(f *Facts) { f.Limits.CgroupPIDs, f.Limits.CgroupPIDsUsed = 4096, 3000 },
+			"few pids left in the cgroup", func(f *facts) { f.Limits.CgroupPIDs, f.Limits.CgroupPIDsUsed = 4096, 3000 },
 			"processes", Warn, "3000 of this cgroup's 4096",
 		},
-		{"little memory", func(f *Facts) { f.Memory.Available = 7 * gib }, "memory", Warn, "7.0 GiB available of 512 GiB"},
+		{"little memory", func(f *facts) { f.Memory.Available = 7 * gib }, "memory", Warn, "7.0 GiB available of 512 GiB"},
 		{
-			"little memory in the cgroup", func(f *Facts) { f.Memory.CgroupMax, f.Memory.CgroupUsed = 8*gib, gib }, "memory",
+			"little memory in the cgroup", func(f *facts) { f.Memory.CgroupMax, f.Memory.CgroupUsed = 8*gib, gib }, "memory",
 			Warn, "limit is 8.0 GiB, of which 7.0 GiB",
 		},
 	} {
@@ -327,7 +327,7 @@ func TestAdviceWhereTheStoreMayBeTheJobs(t *testing.T) {
 func TestStoreKeepers(t *testing.T) {
 	kept := Check{Name: "store", Status: OK, Value: "kept by 3 nodes"}
 	for _, refusal := range []error{nil, errors.New("another job's")} {
-		checks := judge(Facts{Keepers: "by 3 nodes", Refusal: refusal})
+		checks := judge(facts{Keepers: "by 3 nodes", Refusal: refusal})
 		if says := slices.Contains(checks, kept); says != (refusal == nil) {
 			t.Errorf("with refusal %v: %v", refusal, says)
 		}

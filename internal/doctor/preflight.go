@@ -20,7 +20,7 @@ import (
 // returns an *agent.UnfitError.
 func Preflight(ctx context.Context, cfg *config.Config, version string, log zerolog.Logger) error {
 	if cfg.Preflight {
-		f, err := Examine(ctx, cfg, Options{Version: version})
+		f, err := read(ctx, cfg, version, false)
 		switch {
 		case ctx.Err() != nil: // it may have caused err
 			return context.Cause(ctx)
@@ -31,7 +31,7 @@ func Preflight(ctx context.Context, cfg *config.Config, version string, log zero
 		// that has just ended.
 		f.PortErr, f.Refusal = nil, nil
 		f.Admission = config.Admission{} // the agent that hosts the store warns
-		r := NewReport(f, version)
+		r := newReport(f, version)
 		for _, c := range r.with(Warn) {
 			if slices.Contains(cfg.Warnings, c.Value) { // the launch has logged it
 				continue

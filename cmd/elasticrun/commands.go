@@ -22,9 +22,9 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// subcommands returns the commands. Their names count only as the first argument, so that a script may have any name.
-func subcommands() []*cobra.Command {
-	runs := map[string]func(args []string, stdout io.Writer) error{
+// runs returns the functions that run the commands of [config.Subcommands], by their names.
+func runs() map[string]func(args []string, stdout io.Writer) error {
+	return map[string]func(args []string, stdout io.Writer) error{
 		"store": runStore, "simulate": runSimulate, "logs": runLogs, "explain": runExplain, "doctor": runDoctor,
 		"completion": runCompletion, "status": runStatus, "ps": runPS, "stop": runStop,
 		"secret": runSecret, "stacks": runStacks,
@@ -36,9 +36,14 @@ func subcommands() []*cobra.Command {
 			return err
 		},
 	}
+}
+
+// subcommands returns the commands. Their names count only as the first argument, so that a script may have any name.
+func subcommands() []*cobra.Command {
+	run := runs()
 	var commands []*cobra.Command
 	for _, s := range config.Subcommands() {
-		commands = append(commands, subcommand(s, runs[s.Name]))
+		commands = append(commands, subcommand(s, run[s.Name]))
 	}
 	return commands
 }

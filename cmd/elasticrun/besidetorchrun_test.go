@@ -76,8 +76,8 @@ type surroundings struct {
 	Args, Options []string
 }
 
-// TestSurroundingsBesideTorchrun compares what workers are started with under torchrun and here: variables, arguments
-// and options of the interpreter.
+// TestSurroundingsBesideTorchrun compares the variables, arguments and interpreter options of workers under torchrun
+// and under elasticrun.
 func TestSurroundingsBesideTorchrun(t *testing.T) {
 	t.Parallel()
 	if !testenv.Whole(t) {

@@ -13,8 +13,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// Torch's own client of the file timer: a worker that hangs is killed when its timer expires, and the group is started
-// again.
+// A worker that sets a timer with torch's own client and hangs is killed when the timer expires, and the worker group
+// restarts.
 func TestFileTimerOfTorch(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../testdata/workers/timer.py")

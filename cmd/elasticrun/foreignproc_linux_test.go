@@ -37,8 +37,8 @@ wait $launcher; echo "code $?"
 read -r line <"$GO"
 `
 
-// Where /proc shows another pid namespace, its pids are those of other processes here. A launcher whose guard or agent
-// has to end what is left of a job touches none of them, and still leaves nothing of the job behind.
+// If /proc shows another pid namespace, its pids belong to other processes here. A guard or agent that must end the
+// rest of a job touches none of these processes, and still leaves no process of the job.
 func TestForeignProc(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to make a pid namespace without a /proc of its own

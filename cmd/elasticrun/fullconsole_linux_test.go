@@ -16,8 +16,8 @@ import (
 // gone.
 const flood = `i=0; while [ $i -lt 20000 ]; do echo "$i 0123456789012345678901234567890123456789012345678901234567890123456789"; i=$((i+1)); done`
 
-// A full disk under stdout or stderr costs what would have been on it and no more: the launcher says how much, shows
-// all that follows once there is room, and does not end with 0 if the loss could not be shown.
+// A full disk under stdout or stderr loses only the output that did not fit. The launcher reports how much was lost,
+// shows all later output once there is room, and does not end with 0 if it could not report the loss.
 func TestFullDiskUnderConsole(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to mount

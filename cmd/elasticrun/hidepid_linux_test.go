@@ -42,8 +42,8 @@ func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
 	}
 }
 
-// Where /proc hides processes of other users, as administrators of shared machines have it, a job of an ordinary user
-// ends as everywhere: the kernel still lists its children.
+// On shared machines /proc often hides the processes of other users (hidepid). A job of an ordinary user still ends as
+// elsewhere, because the kernel lists the job's own processes.
 func TestHiddenProcesses(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to mount, and to make programs that run with another user's rights

@@ -94,7 +94,7 @@ func (j *job) end() int {
 	return shellCode(j.cmd.ProcessState)
 }
 
-// However a job is killed, none of its processes is left.
+// However a job is killed, none of its processes survives.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -21,10 +21,10 @@ const (
 	byAddress   = "tcp://127.0.0.1:PORT"
 )
 
-// TestMasterAddrIsQuiet measures with which URLs torch writes nothing to stderr, for a MASTER_ADDR on one node. From
-// 2.14 on torch recognizes the agent's store only by the text of MASTER_ADDR (torch/distributed/rendezvous.py,
-// _agent_store_serves). With any other name of the same address rank 0 tries to host a store itself, complains that the
-// port is taken, and then uses the agent's. So no value is quiet with both names.
+// TestMasterAddrIsQuiet checks with which URLs torch writes nothing to stderr, for each MASTER_ADDR on one node. Since
+// 2.14 torch recognizes the agent's store only by the text of MASTER_ADDR (torch/distributed/rendezvous.py,
+// _agent_store_serves). With another name of the same address rank 0 tries to host a store itself, complains that the
+// port is taken, and then uses the agent's store. So no MASTER_ADDR is quiet with both names.
 func TestMasterAddrIsQuiet(t *testing.T) {
 	t.Parallel()
 	all := []string{byEnv, byLocalhost, byAddress}

@@ -28,8 +28,8 @@ func (j *job) outerWorker() int {
 	return 0
 }
 
-// A worker may be a launcher itself, with workers, and daemons of theirs. Whatever ends the outer job, or the worker of
-// it, ends them too.
+// A worker may itself be a launcher, whose workers start daemons. Whatever ends the outer job or this worker ends all
+// of them too.
 func TestLauncherInALauncher(t *testing.T) {
 	t.Parallel()
 	elasticrun := func(t *testing.T) []string {
@@ -82,7 +82,7 @@ func TestLauncherInALauncher(t *testing.T) {
 	}
 }
 
-// What the inner launcher says of its job is what the outer one says of its worker.
+// The outer launcher ends with the exit code and the summary of the inner one.
 func TestCodesOfALauncherInALauncher(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, "--nproc-per-node=1", testenv.Binary(t), "--no-python", "--nproc-per-node=2")

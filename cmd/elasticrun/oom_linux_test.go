@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// The OOM killer takes a worker in a cgroup that is too small for it, and the report names the cgroup's limit.
+// The OOM killer kills a worker whose cgroup is too small for it. The report names the cgroup's limit.
 func TestOOMKill(t *testing.T) {
 	testenv.Root(t)
 	group := limitedCgroup(t, "96M")
@@ -53,8 +53,7 @@ func limitedCgroup(t *testing.T, limit string) string {
 	return group
 }
 
-// A worker that has moved to a cgroup below the launcher's is named as killed by the OOM killer, too, with that
-// cgroup's limit.
+// The same is reported of a worker that moved to a cgroup below the launcher's, with the limit of that cgroup.
 func TestOOMKillBelow(t *testing.T) {
 	testenv.Root(t)
 	python, err := interpreter()

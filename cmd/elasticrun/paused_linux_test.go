@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An agent that is stopped cannot stop its workers before the others go on without it: its guard does.
+// If an agent is paused by SIGSTOP, its guard stops the workers before the other nodes go on without them.
 func TestPausedAgent(t *testing.T) {
 	t.Parallel()
 	store := startStore(t)

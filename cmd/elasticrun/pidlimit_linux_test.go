@@ -64,8 +64,8 @@ func setPIDLimit(cgroup string, limit int) error {
 	return err
 }
 
-// Workers that use up a limit on threads fail by it, and not the launcher: it ends the job, reports, and has the right
-// exit code.
+// Workers that use up a limit on threads fail, but the launcher does not: it ends the job, writes the report and
+// returns the right exit code.
 func TestThreadLimit(t *testing.T) {
 	_, in := pidsCgroup(t, 64)
 	for _, tt := range []struct {
@@ -115,8 +115,8 @@ func TestThreadLimit(t *testing.T) {
 	}
 }
 
-// Where a limit leaves no room, the line that says so names it: for the launcher's own threads, and for a worker of a
-// restart.
+// If a limit leaves no room for the launcher's threads, or for a worker after a restart, the error line names the
+// limit.
 func TestNoRoomForProcesses(t *testing.T) {
 	t.Run("launcher", func(t *testing.T) {
 		dir, in := pidsCgroup(t, 10)

@@ -28,7 +28,7 @@ func steers(s string) bool {
 	})
 }
 
-// What came over the network does nothing to the terminal, and stays in its line.
+// Text from the network cannot control the terminal or begin a new line.
 func TestHostileTextIsPlain(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{
 		{"error", ending{err: errors.New(hostile)}.problem()},

@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestPreemptExample preempts examples/preempt.py with real torch, whose next run goes on from the step that was saved.
+// TestPreemptExample preempts examples/preempt.py with real torch. The next run continues from the saved step.
 func TestPreemptExample(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../examples/preempt.py")

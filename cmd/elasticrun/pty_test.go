@@ -174,8 +174,8 @@ except KeyboardInterrupt:
 	testenv.NothingLeft(t, x.mark)
 }
 
-// A terminal that stops what writes from the background does not stop the agent,
-// which is in the background.
+// stty tostop stops background processes that write to the terminal. It does not stop the agent, which is in the
+// background.
 func TestStopOnOutput(t *testing.T) {
 	x := startTerminal(t, "import os\nos.system('stty tostop')\nprint('shown', flush=True)\ninput()\nprint('went', 'on')\n")
 	x.expect("shown")

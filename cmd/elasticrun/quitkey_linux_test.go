@@ -78,8 +78,8 @@ func TestQuitKeyWhileStopping(t *testing.T) {
 	}
 }
 
-// The script that has started the launcher gets the key too. If it dies of it, the job is stopped as always. A script
-// of bash ignores the key.
+// Ctrl-\ also reaches the script that started the launcher. If the script dies of it, the job is stopped as after any
+// death of the script. bash scripts ignore the key.
 func TestQuitKeyOfAScript(t *testing.T) {
 	needsQuitKey(t)
 	dies, err := filepath.EvalSymlinks("/bin/sh")

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// What the machine lacks is said in one line, with an exit code that is not that of a defect.
+// If the machine lacks a resource, one line says so, and the exit code is not that of a defect.
 func TestMachineLacks(t *testing.T) {
 	for _, tt := range []struct {
 		name, script string // the script runs "$@"

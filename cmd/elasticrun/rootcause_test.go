@@ -17,8 +17,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// The rank that failed is named, though its victims often end first: with destroy_process_group() in a "finally" they
-// lose their peer before Python has said anything, and with a slow exit handler it is still there when they have gone.
+// The report names the rank that failed, although its victims often end first. With destroy_process_group() in a
+// "finally" they lose their peer before Python has printed its error; with a slow exit handler the failed rank outlives
+// them.
 func TestRootCauseOfGloo(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../testdata/workers/gloo_fail.py")
@@ -58,7 +59,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 	}
 }
 
-// Two nodes, on one of which there are only victims, name the same rank.
+// Two nodes name the same rank, although one of them has only victims.
 func TestRootCauseOfGlooElsewhere(t *testing.T) {
 	if !testenv.Whole(t) {
 		t.Skip("make soak runs it")

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestSecretMounts has a secret where the kubelet and systemd put it for a user who is not root, and at places that
-// only look like these.
+// TestSecretMounts puts a secret where the kubelet and systemd put it for a user who is not root, and at places that
+// only look similar.
 func TestSecretMounts(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to mount

@@ -15,8 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// The error and the report of a job that a signal has stopped name who has sent it, whether the guard got it or the
-// agent.
+// If a signal stops a job, the error and the report name the sender, whether the guard or the agent got the signal.
 func TestSenderIsNamed(t *testing.T) {
 	t.Parallel()
 	me := fmt.Sprint("uid ", os.Getuid())

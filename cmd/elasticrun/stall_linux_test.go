@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// A launcher whose stdout and stderr have no reader still ends after SIGTERM, or after its guard was killed, and ends
-// the job.
+// A launcher whose stdout and stderr nobody reads still ends, and ends its job, after SIGTERM or the death of its
+// guard.
 func TestConsoleThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "guard killed": syscall.SIGKILL} {

@@ -193,7 +193,8 @@ func (s *storeProcess) halfway() (storeClient, []byte) {
 	return c, last[7:]
 }
 
-// Told to stop, a store ends waits and idle connections, says so, lets the request under way finish and ends with 0.
+// A store that gets SIGTERM ends waits and idle connections, logs this, lets the current request finish and exits with
+// 0.
 func TestStoreStops(t *testing.T) {
 	t.Parallel()
 	s := startStore(t)
@@ -270,7 +271,7 @@ func TestStoreSignalTwice(t *testing.T) {
 	}
 }
 
-// What does not fit into the memory is refused, counted and logged, and the store goes on.
+// A request that does not fit into the memory is refused, counted and logged, and the store continues.
 func TestStoreMemoryLimit(t *testing.T) {
 	t.Parallel()
 	s := startStore(t, "--max-memory=1MiB")

@@ -13,8 +13,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Workers' connections do not keep agents out of a store that may open few files: some are kept for agents, and a
-// warning says so. A worker that leaves makes place for another.
+// Workers' connections do not keep agents out of a store that may open few files: the store reserves some files for
+// agents and warns. A worker that leaves makes room for another.
 func TestWorkersLeaveFilesToAgents(t *testing.T) {
 	s := startWrappedStore(t, []string{"sh", "-c", `ulimit -n 128; exec "$@"`, "sh"})
 	worker := s.dial()

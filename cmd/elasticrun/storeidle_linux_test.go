@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Connections that prove nothing do not keep others out, though a store may open few files: the oldest give way. A
-// torch 1.13 worker's second connection, on which nothing is ever said, stays.
+// Connections without a whole request or handshake do not keep others out of a store that may open few files: the
+// oldest are closed. The second connection of a torch 1.13 worker, which never sends anything, stays.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	for _, tt := range []struct{ name, first string }{
 		{"nothing said", ""},

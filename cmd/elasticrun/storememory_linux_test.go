@@ -28,8 +28,8 @@ func (s *storeProcess) peakRSS() int64 {
 	return kib << 10
 }
 
-// Whoever reaches a store's agents' side makes its process no larger than --max-memory allows, and is told why it gets
-// no more; whoever was there before goes on. The process's own part is below 24 MiB.
+// A client of the store's agents' side cannot make the process larger than --max-memory allows. It gets an error that
+// says why; earlier clients continue. The process's own part is below 24 MiB.
 func TestStoreMemoryIsBounded(t *testing.T) {
 	const memory, own = 32 << 20, 24 << 20
 	for _, tt := range []struct {

@@ -75,7 +75,7 @@ func TestSuspendKey(t *testing.T) {
 	x.end()
 }
 
-// The agent of a suspended job is killed. The guard continues without the shell, and ends the job.
+// If the agent of a suspended job is killed, the guard continues without the shell and ends the job.
 func TestAgentKilledWhileSuspended(t *testing.T) {
 	x, workers := startInShell(t)
 	x.press("\x1a")

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A debugger that holds a worker which was to be stopped does not hold up the end of the job, and the failure that
-// ended it stays a failure, however long the nodes had to come back: no restart was allowed.
+// A debugger that holds a worker does not keep the job from ending. With no restart left the job ends as failed, and
+// not as a membership change.
 func TestTracedWorker(t *testing.T) {
 	t.Parallel()
 	j := startJobOf(t, testBinary(t), "--max-restarts=0", "--restart-grace=1")

@@ -56,9 +56,9 @@ func advisedLimit(t *testing.T, out string, workers int) int {
 	return n
 }
 
-// A limit on the user's processes and threads that is too small for a launch is said in one line. No limit leads to a
+// If the limit on the user's processes and threads is too small for a launch, one line says so. No limit leads to a
 // trace of the Go runtime, and the limit that the line advises is enough. With room for fewer than 6 threads the Go
-// runtime fails before elasticrun can look; the shell takes room for one.
+// runtime fails before elasticrun can check the limit; the shell needs room for one.
 func TestUserLimit(t *testing.T) {
 	const workers = 4
 	line := regexp.MustCompile(`^elasticrun: the user may have (\d+) processes and threads \(ulimit -u\), of which (\d+) are in use; ` + roomAdvice + `$`)
@@ -109,7 +109,7 @@ func TestUserLimitOfRoot(t *testing.T) {
 	}
 }
 
-// A worker of a restart for which the user's limit has no room fails with the line that names the limit.
+// If the user's limit leaves no room for a worker after a restart, the worker fails with a line that names the limit.
 func TestUserLimitOfWorkers(t *testing.T) {
 	cmd := asUser(t, `exec prlimit --nproc=1000 "$@"`, "--no-python", "--max-restarts=1", "--min-uptime=0", "sh", "-c",
 		`prlimit --pid=$PPID --nproc=1; exit 3`)

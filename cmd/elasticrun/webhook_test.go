@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestWebhookExample posts the end of a job by examples/notify/webhook.py.
+// TestWebhookExample runs examples/notify/webhook.py, which posts that the job has ended.
 func TestWebhookExample(t *testing.T) {
 	t.Parallel()
 	bodies := make(chan string, 1)

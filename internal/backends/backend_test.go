@@ -18,7 +18,7 @@ type brokenHandler struct{ rdzv.Handler }
 
 func (brokenHandler) Shutdown(context.Context) error { return errors.New("boom") }
 
-// A rendezvous that cannot be shut down is a warning: what the job came to stands.
+// A rendezvous that cannot be shut down causes a warning and does not change the job's result.
 func TestCloseWarns(t *testing.T) {
 	var log strings.Builder
 	(&Rendezvous{Handler: brokenHandler{}, log: zerolog.New(&log)}).Close(t.Context())

@@ -475,7 +475,7 @@ func TestInferRefuses(t *testing.T) {
 	}
 }
 
-// A secret is drawn only for agents that this process starts, and that nobody else has to meet.
+// A secret is drawn only if this process starts all agents of the job and the user gave no secret.
 func TestDrawsSecret(t *testing.T) {
 	for _, tt := range []struct {
 		name, args, env string

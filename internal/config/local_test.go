@@ -53,7 +53,7 @@ func TestLocalEndpoint(t *testing.T) {
 	}
 }
 
-// With one node nothing has to be met.
+// A job of one node needs no rendezvous, so a local endpoint changes nothing.
 func TestLocalEndpointOfOneNode(t *testing.T) {
 	for _, args := range [][]string{{"--nnodes=1", "--master-port=5"}, {"--standalone"}} {
 		c, err := resolveIn(surroundings{}, append(args, "--rdzv-endpoint=local", "s.py")...)

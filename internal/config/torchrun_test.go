@@ -28,7 +28,7 @@ func TestPrintCompletion(t *testing.T) {
 	}
 }
 
-// Torchrun uses its older variable if the template is empty, wherever it comes from.
+// As with torchrun, the older variable replaces an empty template from any source.
 func TestPrefixTemplate(t *testing.T) {
 	const older = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 	for _, tt := range []struct {

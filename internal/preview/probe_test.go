@@ -90,7 +90,7 @@ func TestProbeAsksEachAddress(t *testing.T) {
 	}
 }
 
-// TestConnect checks that Connect finds out whether something listens, and sends nothing.
+// TestConnect checks that connectOnly finds out whether something listens, and sends nothing.
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

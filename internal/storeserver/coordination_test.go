@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Each thing of which agents or unknown peers can make many is counted and has a limit, which --max-memory scales.
+// Runs, sessions, handshakes, keys and memory are counted, and each has a limit that --max-memory scales.
 func TestAgentsAreCountedWithLimits(t *testing.T) {
 	var limits []agentCounts
 	for _, memory := range []int64{64 << 20, 128 << 20} {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A store that is stuck does not feed the watchdog; it does again when it answers.
+// A stuck store does not feed the watchdog, and feeds it again when it replies.
 func TestWatchdogIsFedByAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})

@@ -149,7 +149,7 @@ func parameters(r config.Rendezvous, runID string, minNodes, maxNodes int) rdzv.
 // its disk until it is compacted.
 const etcdStatusInterval = 15 * time.Second
 
-// multipleOf returns [elastic.Job.Multiple], where 0 means any number of nodes.
+// multipleOf returns [rounds.Job.Multiple], where 0 means any number of nodes.
 func multipleOf(n int) int {
 	if n <= 1 {
 		return 0

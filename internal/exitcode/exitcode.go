@@ -107,7 +107,8 @@ func ReasonList() string {
 	return strings.Join(words, ", ")
 }
 
-// Apply returns the exit code that replaces code, or code itself. A rule for the code takes precedence over a rule for the reason.
+// Apply returns the exit code that replaces code, or code itself. A rule for the code takes precedence over a rule for
+// the reason.
 func (m Map) Apply(code int, why Reason) int {
 	if to, ok := m.codes[code]; ok {
 		return to

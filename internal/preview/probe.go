@@ -77,8 +77,8 @@ const (
 	stateNotClassified  = "not-classified" // an error without a case of its own
 )
 
-// probeFunc finds out what listens at an address, HOST:PORT. The real one is [coord.Probe] with the job's options; every
-// error is one of its errors.
+// probeFunc finds out what listens at an address, HOST:PORT. Outside tests it is connectOnly, or [coord.Probe] with the
+// job's options. Every error is one of theirs.
 type probeFunc func(ctx context.Context, addr string) (coord.ProbeResult, error)
 
 // connectOnly is a probeFunc that only connects.

@@ -19,8 +19,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// configFileName is the name of the config file in the working directory and, below elasticrun/, in the user's config folder
-// ([os.UserConfigDir]).
+// configFileName is the name of the config file in the working directory and, below elasticrun/, in the user's config
+// folder ([os.UserConfigDir]).
 const configFileName = "elasticrun.yaml"
 
 // maxConfigFile is the size of the largest config file, in bytes.

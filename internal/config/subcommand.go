@@ -68,8 +68,8 @@ and files.
 	}
 }
 
-// NearestCommand returns a hint about a misspelled command: "did you mean elasticrun status?", or where the commands are
-// listed.
+// NearestCommand returns a hint about a misspelled command: "did you mean elasticrun status?", or where the commands
+// are listed.
 func NearestCommand(name string) string {
 	var names []string
 	for _, s := range Subcommands() {

@@ -27,7 +27,7 @@ func watchForKill(
 		final := finalStacks{stacks: o.Stacks, signal: procs.SignalName(policy.Signal)}
 		defer final.end()
 		final.schedule(killAt)
-		w.run(watch, ctx.Done(), o, round, &final) //nolint:contextcheck // the stacks are shown although ctx has ended
+		w.run(watch, ctx.Done(), o, round, &final)
 	})
 	return w
 }
@@ -66,7 +66,7 @@ func (w *killWatch) run(
 			killAt(time.Now().Add(o.ShutdownTimeout))
 			continue
 		case <-final.due:
-			final.show()
+			final.show() //nolint:contextcheck // the stacks are shown although ctx has ended
 			continue
 		case <-due:
 		case <-o.KillNow:

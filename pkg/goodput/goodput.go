@@ -1,7 +1,7 @@
 // Package goodput describes how the time of a job's workers was used.
 //
-// It holds values only. pkg/rdzv/elastic/rounds fills them; events, reports and status show them. docs/goodput.md says what
-// each part is.
+// It holds values only. pkg/rdzv/elastic/rounds fills them; events, reports and status show them. docs/goodput.md says
+// what each part is.
 package goodput
 
 import (

@@ -32,7 +32,7 @@ type driver struct {
 	probe    func(now time.Duration) (next rounds.OptionalTime)
 	status   func(context.Context) []byte                                       // Options.Status
 	stacks   func(context.Context, rounds.StacksRequest) []byte                 // Options.Stacks; nil if it is
-	looks    <-chan lookOrder                                                   // the leader's orders to look at all workers
+	looks    <-chan lookOrder                                                   // orders to look at all workers
 	examine  func(context.Context, int, []rounds.NodeStacks) rounds.HangFinding // Options.Examine; nil if it is
 	// stackRequests are the calls of Handler.AskStacks; nil if nobody can ask.
 	stackRequests <-chan func(session context.Context, d *driver)

@@ -33,8 +33,8 @@ type stacksReply struct {
 }
 
 // publishStatus writes what this agent is doing, at once and at intervals, while the run has an observer: a key below
-// rounds.PrefixWatcher. It writes the stacks of the workers once for each observer that asks for them. Without an observer it
-// writes nothing. Failed writes have no consequence; the next one replaces them.
+// rounds.PrefixWatcher. It writes the stacks of the workers once for each observer that asks for them. Without an
+// observer it writes nothing. Failed writes have no consequence; the next one replaces them.
 func (d *driver) publishStatus(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changes, ended := make(chan wishes), make(chan error, 1)

@@ -22,9 +22,9 @@ import (
 // The agent that listens at the endpoint founds the store's group when it starts. Later, and where it has been started
 // again, others may keep the store. These rules keep the job from having two stores:
 //
-//  1. A file beside the store's marker names the agents that can keep the store (founding.EarlierGroup). An agent that finds the
-//     file asks them, as does one that was in the group and has not heard of a leader for a keep-alive time. It founds
-//     another group only if none of them may still have a leader, or too few for a round even with this node.
+//  1. A file beside the store's marker names the agents that can keep the store (founding.EarlierGroup). An agent that
+//     finds the file asks them, as does one that was in the group and has not heard of a leader for a keep-alive time.
+//     It founds another group only if none of them may still have a leader, or too few for a round even with this node.
 //  2. A machine without the file, for example of a new pod, founds. It decides no round for a keep-alive time while
 //     nodes are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint.
 //  3. The leader of a group announces it at the endpoints, and at all agents that could keep the store of a group

@@ -119,7 +119,7 @@ func (h *stepHistory) add(first, last rdzv.StepMark) {
 	if len(*marks) == 0 {
 		*marks = append(*marks, first)
 	}
-	if newest := (*marks)[len(*marks)-1]; last.Step > newest.Step && last.At.After(newest.At) {
+	if newest := (*marks)[len(*marks)-1]; last.Step > newest.Step && !last.At.Before(newest.At) {
 		*marks = append(*marks, last)
 	}
 	if n := len(*marks); n > rdzv.MaxSteps { // keep every second one and the last

@@ -40,7 +40,7 @@ func TestSimulationOfGroupsFindsPlantedBugs(t *testing.T) {
 		}},
 		{"the agent at the endpoint does not record who may go on", 41, simPlantedInGroup{noFile: true}},
 		{"another group does not wait for workers of the former one", 343, simPlantedInGroup{noFresh: true}},
-		{"a guard hands over late, though another agent has come", 1705, simPlantedInGroup{noHeirFile: true, takesLate: true}},
+		{"a guard hands over late, though another agent has come", 1585, simPlantedInGroup{noHeirFile: true, takesLate: true}},
 		{"announcements have no effect", 52, simPlantedInGroup{deaf: true}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {

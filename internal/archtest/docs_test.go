@@ -79,3 +79,32 @@ func testsOf(t *testing.T, root fs.FS) []string {
 	}
 	return names
 }
+
+// TestPackagePagesNameFiles checks that the files that a doc.go names are in its package, or are named with their path.
+func TestPackagePagesNameFiles(t *testing.T) {
+	names := regexp.MustCompile(`[\w/*]+\.go\b`)
+	root := os.DirFS("../..")
+	for _, f := range repository(t) {
+		if path.Base(f.name) != "doc.go" {
+			continue
+		}
+		text, err := fs.ReadFile(root, f.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names.FindAllString(string(text), -1) {
+			found, err := fs.Glob(root, path.Join(f.pkg, name))
+			for _, suffix := range []string{"_linux.go", "_unix.go"} {
+				if len(found) == 0 && err == nil {
+					found, err = fs.Glob(root, path.Join(f.pkg, strings.TrimSuffix(name, ".go")+suffix))
+				}
+			}
+			if len(found) == 0 && err == nil {
+				found, err = fs.Glob(root, name)
+			}
+			if err != nil || len(found) == 0 {
+				t.Errorf("%s names %s, which is not there (%v)", f.name, name, err)
+			}
+		}
+	}
+}

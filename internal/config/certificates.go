@@ -39,8 +39,8 @@ func (n certificateNames) lacking(files certfiles.Files) (why, remedy string) {
 	return why, remedy + n.where + ", or a secret: " + secretAdvice
 }
 
-// checkCertificates opens the files. Its error says for people why they cannot be used.
-func checkCertificates(files certfiles.Files) error {
+// openCertificates opens the files. Its error says for people why they cannot be used.
+func openCertificates(files certfiles.Files) error {
 	_, err := certfiles.Open(files, zerolog.Nop())
 	return err
 }
@@ -92,7 +92,7 @@ func storeCertificates(r *reader) certfiles.Files {
 	if r.err != nil || !files.Given() {
 		return files
 	}
-	if err := checkCertificates(files); err != nil {
+	if err := openCertificates(files); err != nil {
 		name := "ca-cert"
 		if files.Cert != "" {
 			name = "ssl-cert"

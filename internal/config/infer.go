@@ -31,7 +31,7 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	nodes := value[nodeRange](r, "nnodes")
 	facts, err := scheduler.Detect(from.env, from.host)
 	c.SchedulerJob = schedulerJob(facts)
-	if _, inWorker := from.env(workerEnv); inWorker || r.flag("standalone") || r.err != nil {
+	if _, inWorker := from.env(workerEnv); inWorker || r.isOn("standalone") || r.err != nil {
 		return scheduler.Facts{}
 	}
 	in := &inference{reader: r, config: c, facts: facts, low: nodes.low, high: nodes.high}

@@ -132,7 +132,7 @@ func LoadLogs(args []string) (*Logs, error) {
 	if r.given("grep") {
 		c.Pattern = read(r, "grep", regexp.Compile)
 	}
-	if r.flag("no-prefix") {
+	if r.isOn("no-prefix") {
 		if c.Prefix != nil {
 			r.fail("no-prefix", "cannot be combined with --prefix")
 		}

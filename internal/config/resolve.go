@@ -21,7 +21,7 @@ type surroundings struct {
 	dir func() string
 	// secret reads a file with a secret; see readSecret.
 	secret func(path string) (Secret, error)
-	// certificates checks files with certificates; see checkCertificates.
+	// certificates checks files with certificates; see openCertificates.
 	certificates func(certfiles.Files) error
 	// noScript allows a command line without a script.
 	noScript bool
@@ -81,7 +81,7 @@ func resolve(flags []Flag, command []string, settings []Setting, from surroundin
 func (c *Config) checkCommand(r *reader) {
 	value[string](r, "start-method")
 	switch {
-	case r.flag("run-path"):
+	case r.isOn("run-path"):
 		if !filepath.IsAbs(c.Script) {
 			r.fail("run-path", fmt.Sprintf("the script must be an absolute path, not %q", c.Script))
 		}
@@ -89,7 +89,7 @@ func (c *Config) checkCommand(r *reader) {
 	case c.Module && c.NoPython:
 		r.fail("module", "cannot be combined with --no-python: a module needs Python")
 	}
-	if r.flag("use-env") {
+	if r.isOn("use-env") {
 		r.warn("use-env", "is always on: each worker has its local rank in LOCAL_RANK and gets no --local-rank argument")
 	}
 }

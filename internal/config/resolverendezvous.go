@@ -47,7 +47,7 @@ type rendezvousPoint struct {
 	MasterPort               int
 }
 
-// rendezvousPoint applies the defaults that depend on several flags:
+// point applies the defaults that depend on several flags:
 //
 //	--standalone          c10d on a free port, a fresh run id
 //	no backend            c10d; static if the flags of static are given and there may be several nodes
@@ -57,7 +57,7 @@ type rendezvousPoint struct {
 //	                      a free port on one node, else 29500
 //	no run id             a fresh one on one node, where no other node needs to know it; that of the command
 //	                      with a local endpoint; else "none"
-func (in rendezvousFlags) rendezvousPoint(newID func() string) rendezvousPoint {
+func (in rendezvousFlags) point(newID func() string) rendezvousPoint {
 	oneNode := in.MaxNodes == 1
 	if in.Standalone {
 		return rendezvousPoint{rdzv.BackendC10d, anyPort, newID(), cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr), 0}
@@ -148,7 +148,7 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	if r.err != nil {
 		return
 	}
-	out := in.rendezvousPoint(from.newID)
+	out := in.point(from.newID)
 	c.RunID = out.RunID
 	v.Backend, v.Endpoint, v.Endpoints = out.Backend, out.Endpoint, endpoints
 	v.MasterAddr, v.MasterPort = out.MasterAddr, out.MasterPort

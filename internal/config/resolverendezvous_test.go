@@ -168,7 +168,7 @@ func TestRendezvousPoint(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := tt.in.rendezvousPoint(func() string { return "fresh" })
+			got := tt.in.point(func() string { return "fresh" })
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -147,7 +147,7 @@ func (r *reader) parsed(name string) any {
 	f, _ := findFlag(r.flags, name)
 	switch {
 	case f.Kind == KindBool:
-		return r.flag(name)
+		return r.isOn(name)
 	case f.parse == nil:
 		return r.text(name)
 	}
@@ -182,9 +182,9 @@ func (r *reader) text(name string) string {
 	return read(r, name, func(s string) (string, error) { return s, nil })
 }
 
-// flag reads a switch. For a variable torchrun's rule is int(value) != 0 (torch 2.14
+// isOn reads a switch. For a variable torchrun's rule is int(value) != 0 (torch 2.14
 // torch/distributed/argparse_util.py). On the command line and in a file the value is already true or false.
-func (r *reader) flag(name string) bool {
+func (r *reader) isOn(name string) bool {
 	return read(r, name, func(s string) (bool, error) {
 		if r.settings[name].Source.Kind != FromEnv {
 			return s == "true", nil

@@ -111,7 +111,7 @@ func LoadStore(args []string) (*Store, error) {
 	c.Secret, _ = agentsSecret(r, surroundings{env: os.LookupEnv, secret: readSecret})
 	c.Certificates = storeCertificates(r)
 	open := c.Secret.Reveal() == "" && !c.Certificates.Mutual() && !c.StoreUsers.checkedAt(c.Listen)
-	if r.flag("require-auth") && open {
+	if r.isOn("require-auth") && open {
 		why, remedy := flagNames.lacking(c.Certificates)
 		r.fail("require-auth", why+": "+remedy)
 	}

@@ -63,7 +63,7 @@ func targetFlags() []Flag {
 
 // commandSurroundings returns the surroundings of a command that finds a Target.
 func commandSurroundings() surroundings {
-	return surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: checkCertificates}
+	return surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret, certificates: openCertificates}
 }
 
 // readTarget reads the target from flags, environment, config file and scheduler.

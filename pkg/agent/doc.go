@@ -19,11 +19,24 @@
 // interfaces in interfaces.go. It emits each event once, to [Options].Events.
 //
 // One goroutine, the caller of [Agent.Run], owns the worker group and all other state. While workers run it waits in
-// one select over exits, each [rdzv.Stop] and the context. [Agent.LastLines] and [Agent.WorkerGroup] may be called at
-// any time. Call [Agent.Report] after Run.
+// one select (loop.go): for exits, each [rdzv.Stop], the context, timers and files of workers. [Agent.Answers],
+// [Agent.LastLines] and [Agent.WorkerGroup] may be called at any time. Call [Agent.Report] after Run.
 //
-// The decisions are pure functions: transitions (state.go), worker environment (env.go), root cause (result.go and
-// package evidence, from what postmortem.go collects), and what other nodes are sent (wire.go).
+// The files by topic:
+//
+//	agent.go, options.go, interfaces.go, loop.go, round.go, state.go   the agent, its surroundings, and its rounds
+//	spec.go, start.go, env.go, virtualrank.go, worker.go               the workers of a round: command, variables, ranks
+//	stop.go, deferstop.go, killwatch.go, finalstacks.go, drain.go      how workers are stopped
+//	barrier.go, ending.go, result.go, report.go, history.go            how the job ends for this node
+//	postmortem.go, evidence.go, errorfile.go, wire.go, propagate.go    why a worker failed, and what other nodes learn
+//	preempt.go, preemptfile.go, control.go                             preemption, and what workers say about restarts
+//	liveness.go, progress.go, steps.go, stephistory.go                 signs of life and training steps
+//	exitdeadline.go, uninterruptible.go, hungworker.go, timers.go      workers that do not end, or have timers
+//	devices.go, fitness.go                                             what a restart waits for or requires
+//	emit.go, usage.go                                                  events
+//
+// Transitions (state.go), the worker environment (env.go) and the order of failures (result.go, package evidence) are
+// pure functions.
 //
 // Workers are commands and never functions. So torch's return values, WorkerSpec.fn and the monitor interval have no
 // counterpart.

@@ -6,8 +6,8 @@
 // workers, and stores the exit notice that the guard sends if the agent dies. At SIGTSTP (Ctrl-Z) the agent stops the
 // workers before the guard stops itself; at SIGCONT it continues them.
 //
-// The package is for Linux; elsewhere [Supported] is false and the program runs the agent itself. It does not start or
-// stop workers: package procs does.
+// The package is for Linux; elsewhere [Supported] is false and the program runs the agent itself. It does not start
+// workers, nor stop them with a grace period: package procs does.
 //
 // # Concurrency
 //

@@ -50,7 +50,7 @@ func Run(opts Options) (Result, error) {
 	if err := reserveResources(); err != nil {
 		return Result{}, err
 	}
-	var kill workerKiller
+	var kill deadlineKiller
 	var notices notices
 	jobs := newJobControl(&kill, &opts, &notices)
 	defer jobs.close()

@@ -22,7 +22,7 @@ import (
 // A guard below another one only passes the requests of the guard above on to its child. It does not stop itself.
 type jobControl struct {
 	child   *child
-	kill    *workerKiller
+	kill    *deadlineKiller
 	opts    *Options
 	notices *notices
 	signals chan os.Signal
@@ -38,7 +38,7 @@ type jobControl struct {
 const noticePause = 100 * time.Millisecond
 
 // newJobControl starts to receive signals. Its child is set before the methods are called.
-func newJobControl(kill *workerKiller, opts *Options, n *notices) *jobControl {
+func newJobControl(kill *deadlineKiller, opts *Options, n *notices) *jobControl {
 	j := &jobControl{kill: kill, opts: opts, notices: n, signals: make(chan os.Signal, 8)}
 	signal.Notify(j.signals, syscall.SIGCONT)
 	if !isIgnored(syscall.SIGTSTP) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/doctor"
-	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
@@ -17,7 +17,7 @@ import (
 // runDoctor checks this machine. Its error lists the checks that failed. On a signal it first ends the processes that
 // it started: they are in process groups of their own, so Ctrl-C does not reach them.
 func runDoctor(args []string, stdout io.Writer) error {
-	cfg, asJSON, err := config.LoadDoctor(args, launch.Machine{})
+	cfg, asJSON, err := config.LoadDoctor(args, workerspec.Machine{})
 	if err != nil {
 		return err
 	}

@@ -7,15 +7,15 @@ import (
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/preview"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
 // runExplain prints what a launch with these arguments would do.
 func runExplain(args []string, stdout io.Writer) error {
-	cfg, asJSON, err := config.LoadExplain(args, launch.Machine{})
+	cfg, asJSON, err := config.LoadExplain(args, workerspec.Machine{})
 	if err != nil {
 		return err
 	}

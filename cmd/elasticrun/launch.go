@@ -13,11 +13,11 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/doctor"
 	"github.com/elasticrun/elasticrun/internal/exitcode"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/records"
 	"github.com/elasticrun/elasticrun/internal/telemetry"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
@@ -37,7 +37,7 @@ type launcher struct {
 
 // runLaunch runs a job and returns the launcher's exit code.
 func runLaunch(args []string, lifeline *guard.Lifeline) int {
-	cfg, err := config.Load(args, launch.Machine{})
+	cfg, err := config.Load(args, workerspec.Machine{})
 	if err != nil {
 		return failUsage(err)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/elasticrun/elasticrun/internal/doctor"
 	"github.com/elasticrun/elasticrun/internal/filetimer"
 	"github.com/elasticrun/elasticrun/internal/jobs"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/liveness"
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/internal/telemetry"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/internal/workerdir"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -48,13 +48,13 @@ type plan struct {
 func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 	cfg, log, p := l.cfg, l.log, &plan{}
 	var err error
-	if p.spec, err = launch.WorkerSpec(ctx, cfg); err != nil {
+	if p.spec, err = workerspec.New(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if err = launch.CheckEndpoint(ctx, cfg); err != nil {
+	if err = workerspec.CheckEndpoint(ctx, cfg); err != nil {
 		return nil, err
 	}
-	launch.ResolveNode(ctx, cfg, log)
+	workerspec.ResolveNode(ctx, cfg, log)
 	p.rendezvous, err = backends.Open(ctx, cfg, backends.Options{
 		Version: version, Lifeline: l.lifeline, Status: l.telemetry.Brief, Stacks: l.telemetry.Stacks,
 		Examine: l.telemetry.Examine, HangFound: l.telemetry.HangFound,
@@ -66,7 +66,7 @@ func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 	}
 	if p.logs, err = workerlog.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
 		p.rendezvous.Close(ctx)
-		return nil, launch.LogDirError(cfg, err)
+		return nil, workerspec.LogDirError(cfg, err)
 	}
 	// Warnings come last: a refused command line gets its one error and nothing else.
 	for _, w := range cfg.Warnings {
@@ -76,7 +76,7 @@ func (l *launcher) prepare(ctx context.Context) (*plan, error) {
 		log.Info().Str("file", cfg.ConfigFile).Msg("the config file was read")
 	}
 	logInferred(cfg, log)
-	p.env, p.gpus = launch.Environment(cfg, log), topology.FindComputeApps(topology.GPUOptions{})
+	p.env, p.gpus = workerspec.Environment(cfg, log), topology.FindComputeApps(topology.GPUOptions{})
 	p.openTimers(cfg, &l.signals.suspension, log)
 	p.announceLogs(cfg, log)
 	p.machine = evidence.NewMachine()

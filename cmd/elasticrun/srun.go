@@ -12,9 +12,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/caller"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/exitcode"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/plural"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 )
 
 // execSrun replaces this process by an srun that starts an agent on each node, if this is the batch script of a Slurm
@@ -26,7 +26,7 @@ func execSrun(args []string) (code int, done bool) {
 	if facts.Launch == nil {
 		return 0, false
 	}
-	cfg, err := config.Load(args, launch.UnknownMachine{})
+	cfg, err := config.Load(args, workerspec.UnknownMachine{})
 	switch {
 	case err != nil:
 		return failUsage(err), true

@@ -5,8 +5,8 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/filetimer"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
@@ -21,7 +21,7 @@ func (p *plan) openTimers(cfg *config.Config, workers *procs.Suspension, log zer
 		log.Warn().Err(err).Msg("there is no file timer: workers that want to set one may fail")
 		return
 	}
-	p.env = launch.WithTimerFile(p.env, p.timers.Path())
+	p.env = workerspec.WithTimerFile(p.env, p.timers.Path())
 }
 
 // timers adapts a filetimer.Server to the agent.

@@ -5,7 +5,7 @@ var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
 			"internal/backends", "internal/caller", "internal/config", "internal/config/help",
-			"internal/config/safefile", "internal/doctor", "internal/exitcode", "internal/filetimer", "internal/jobs", "internal/launch", "internal/listen", "internal/liveness", "internal/logging", "internal/logview",
+			"internal/config/safefile", "internal/doctor", "internal/exitcode", "internal/filetimer", "internal/jobs", "internal/workerspec", "internal/listen", "internal/liveness", "internal/logging", "internal/logview",
 			"internal/plural", "internal/preview", "internal/printable", "internal/records", "internal/scheduler", "internal/sdnotify", "internal/seconds",
 			"internal/siginfo", "internal/simulate", "internal/status", "internal/storeserver", "internal/telemetry",
 			"internal/topology", "internal/workerdir", "pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs",
@@ -56,7 +56,7 @@ var rules = map[string]rule{
 	"internal/backends": {
 		ours: []string{
 			"internal/config",
-			"internal/launch",
+			"internal/workerspec",
 			"internal/nearest",
 			"internal/userdir",
 			"pkg/coord",
@@ -93,7 +93,7 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it finds the launchers of this machine, and does not know what they serve",
 	},
-	"internal/launch": {
+	"internal/workerspec": {
 		ours: []string{
 			"internal/caller",
 			"internal/config",
@@ -162,7 +162,7 @@ var rules = map[string]rule{
 	},
 	"internal/preview": {
 		ours: []string{
-			"internal/backends", "internal/config", "internal/interpreter", "internal/launch", "internal/listen",
+			"internal/backends", "internal/config", "internal/interpreter", "internal/workerspec", "internal/listen",
 			"internal/plural", "internal/printable", "internal/records", "internal/seconds", "internal/topology",
 			"pkg/agent", "pkg/coord", "pkg/coord/certfiles", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/rdzv/elastic/rounds",
 			"pkg/rdzv/rdzvconf", "pkg/report", "pkg/workerlog",
@@ -173,7 +173,7 @@ var rules = map[string]rule{
 	"internal/doctor": {
 		ours: []string{
 			"internal/bytesize", "internal/caller", "internal/cgroup", "internal/config", "internal/interpreter",
-			"internal/launch", "internal/lazyregexp", "internal/listen", "internal/logging", "internal/oneshot",
+			"internal/workerspec", "internal/lazyregexp", "internal/listen", "internal/logging", "internal/oneshot",
 			"internal/plural", "internal/preview", "internal/seconds", "internal/topology", "pkg/agent", "pkg/evidence",
 			"pkg/rdzv/elastic", "pkg/rdzv/elastic/machine", "pkg/report", "pkg/workerlog",
 		},

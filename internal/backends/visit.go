@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
@@ -60,7 +60,7 @@ func Visit(
 	hosts := StoreHosts(r)
 	for i := range hosts {
 		if inSlurm {
-			hosts[i].Host = launch.NodeAddr(ctx, hosts[i].Host, o.Logger)
+			hosts[i].Host = workerspec.NodeAddr(ctx, hosts[i].Host, o.Logger)
 		}
 	}
 	certificates, err := Certificates(r, o.Logger)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/preview"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -79,18 +79,18 @@ func read(ctx context.Context, cfg *config.Config, version string, importTorch b
 			}
 		})
 		if cfg.Script != "" {
-			f.ScriptErr, f.ScriptDoubt = launch.CheckScript(cfg), launch.ScriptDoubt(cfg)
+			f.ScriptErr, f.ScriptDoubt = workerspec.CheckScript(cfg), workerspec.ScriptDoubt(cfg)
 		}
 	} else if cfg.Script != "" {
 		f.ScriptErr = checkProgram(cfg.Script)
 	}
 	reading.Go(func() { f.HostName = readHostName(ctx) })
-	reading.Go(func() { f.GPUs = readGPUs(ctx, launch.GPUKind(cfg)) })
+	reading.Go(func() { f.GPUs = readGPUs(ctx, workerspec.GPUKind(cfg)) })
 	var err error
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
 		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, version); err == nil {
-			if f.Refusal = launch.CheckEndpoint(ctx, cfg); f.Refusal == nil {
+			if f.Refusal = workerspec.CheckEndpoint(ctx, cfg); f.Refusal == nil {
 				f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
 			}
 		} else if errors.As(err, new(*config.UsageError)) { // the folder of a local endpoint cannot be used

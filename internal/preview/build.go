@@ -10,9 +10,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/interpreter"
-	"github.com/elasticrun/elasticrun/internal/launch"
 	"github.com/elasticrun/elasticrun/internal/listen"
 	"github.com/elasticrun/elasticrun/internal/records"
+	"github.com/elasticrun/elasticrun/internal/workerspec"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -30,10 +30,10 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		return plan, nil, err
 	}
 	in := input{
-		Version: version, Host: files.Host, Config: cfg, Inherited: os.Environ(), Env: launch.Environment(cfg, zerolog.Nop()),
+		Version: version, Host: files.Host, Config: cfg, Inherited: os.Environ(), Env: workerspec.Environment(cfg, zerolog.Nop()),
 		WorkersHost: backends.WorkerHostsStore(),
 	}
-	if in.Spec, err = launch.WorkerSpec(ctx, cfg); err != nil {
+	if in.Spec, err = workerspec.New(ctx, cfg); err != nil {
 		return plan, nil, err
 	}
 	if !cfg.NoPython {
@@ -51,12 +51,12 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		runID = "RUN_ID"
 	}
 	if in.Logs, err = workerlog.PlanLogDir(cfg.LogDir, runID); err != nil {
-		return plan, nil, launch.LogDirError(cfg, err)
+		return plan, nil, workerspec.LogDirError(cfg, err)
 	}
 	if in.Endpoints, err = ProbeEndpoints(ctx, cfg, version); err != nil {
 		return plan, nil, err
 	}
-	if refusal = launch.CheckEndpoint(ctx, cfg); refusal == nil {
+	if refusal = workerspec.CheckEndpoint(ctx, cfg); refusal == nil {
 		refusal = Refusal(cfg, in.Endpoints)
 	}
 	if refusal == nil {
@@ -80,7 +80,7 @@ func inspect(path, source string) *Interpreter {
 
 // ProbeEndpoints finds out what listens at each candidate endpoint of the rendezvous. A job of one node has none.
 func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]Endpoint, error) {
-	launch.ResolveNode(ctx, cfg, zerolog.Nop())
+	workerspec.ResolveNode(ctx, cfg, zerolog.Nop())
 	r := cfg.Rendezvous
 	if cfg.MaxNodes == 1 {
 		return nil, nil

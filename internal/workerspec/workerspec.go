@@ -1,4 +1,4 @@
-package launch
+package workerspec
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// WorkerSpec returns what the agent needs to start this node's workers.
-func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
+// New returns what the agent needs to start this node's workers.
+func New(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
 	python := ""
 	if !cfg.NoPython {
 		var source string

@@ -14,17 +14,21 @@
 //
 // # Parts
 //
+//	Store      the interface, its errors, and what a client may do
+//	           (store.go, errors.go, authority.go)
 //	core       the state: commits, sessions, watches and memory limits. It is pure; time is an argument.
 //	           (core.go, corewatch.go, timers.go, index.go, budget.go)
 //	Server     connections, the clock and Local, a Store in the server's process
 //	           (server.go, conn.go, serverhandshake.go, local.go, inflight.go, pending.go, refusals.go, stats.go)
-//	journal    the changes that must survive the process, and the goroutine that hands them to a keeper (journal.go)
+//	journal    the changes that must survive the process, and the goroutine that hands them to a keeper
+//	           (journal.go, keeper.go)
 //	disk       the keeper that OpenServer adds to NewServer: a file (disk.go)
 //	Client     a Store on a remote Server; it has one connection and replaces it when it breaks
 //	           (client.go, clientconn.go, clientwatch.go, clientaddrs.go, clientsearch.go, attempts.go, addressplan.go,
 //	           dial.go, probe.go, endsession.go)
-//	protocol   frames, their fields and the handshake
-//	           (wire.go, fields.go, handshake.go, elsewhere.go)
+//	protocol   frames, their fields, the handshake, and TLS
+//	           (wire.go, fields.go, handshake.go, elsewhere.go, secure.go, certificates.go, handshakelimit.go)
+//	members    connections between processes that keep one store together, for package group (member.go)
 //
 // # Sessions
 //

@@ -197,8 +197,8 @@ func (m *Member) processOf(id replica.ID) string {
 	return string(m.replica.Value(bucketProcesses, keyOf(id)))
 }
 
-// isSucceeded reports whether another process is at the address of a member: the member is gone.
-func (m *Member) isSucceeded(id replica.ID) bool {
+// isReplaced reports whether another process is at the address of a member: the member is gone.
+func (m *Member) isReplaced(id replica.ID) bool {
 	process := m.processOf(id)
 	c, _ := m.candidate(m.addrOf(id))
 	return process != "" && c.Process != "" && c.Process != process
@@ -231,7 +231,7 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 			silent = min(silent, g.now-joined) // it can send nothing before it was asked
 		}
 		return member{
-			id: id, silent: silent >= silentTicks || silent >= missingTicks && m.isSucceeded(id), leaving: leaving,
+			id: id, silent: silent >= silentTicks || silent >= missingTicks && m.isReplaced(id), leaving: leaving,
 			current: other.Applied > 0 && other.Match >= committed,
 		}
 	}

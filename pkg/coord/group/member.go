@@ -51,7 +51,7 @@ type Options struct {
 	// First is the address of the process that keeps the store alone if there can be one voter only. "" means the one that
 	// leads.
 	First string
-	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 15 ticks is replaced by
+	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 14 ticks is replaced by
 	// another leader, and a voter that is silent for 20 by another voter. 0 means 100 ms.
 	Tick   time.Duration
 	Logger zerolog.Logger

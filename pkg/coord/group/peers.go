@@ -191,11 +191,12 @@ func (m *Member) sendFrom(
 	}
 }
 
-// errEnded is the error of a connection that there has been.
+// errEnded is the error of an established connection that broke, in contrast to that of a failed dial.
 var errEnded = errors.New("the connection has ended")
 
 // considerEnd notifies the replica that the process of the member at p has ended, if it led and nobody listens there
-// any more. The connection to it has just ended. Where a firewall refuses all connections there was none.
+// any more. An established connection to it has just ended. So a firewall that refuses all connections never leads
+// here.
 func (m *Member) considerEnd(ctx context.Context, p *peer) {
 	leaders := make(chan replica.ID, 1)
 	m.do(func() {

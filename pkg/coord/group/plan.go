@@ -37,8 +37,8 @@ type step struct {
 
 // plan decides the next step towards as many voters as are wanted and possible: an odd number, all of them usable. No
 // member becomes a voter before it is current: a majority must not depend on one that lacks entries. A group without a
-// replacement for a voter that it has lost falls back to fewer voters, since the loss of a second one would end it. The
-// only voter of two is the one that was the first of the group, so that the loss of the other node never does harm.
+// replacement for a voter that it has lost falls back to fewer voters, since the loss of a second one would end it. Of
+// two members, the one at Options.First votes, so the loss of the other node never does harm.
 func plan(v view) step {
 	var voters, next, waiting, leaving []replica.ID // waiting: learners that are not current yet
 	for _, m := range v.voters {

@@ -13,11 +13,11 @@ import (
 )
 
 // A group with one voter ends with that voter's process, unless somebody proves that the process has ended: then a
-// learner that has everything can go on in its place. Who waits for the process, such as its guard, gives the learner
-// what the voter has stored last (Options.Store), and so knows whether the learner has everything.
+// learner that has every entry can go on in its place. The voter's guard waits for the process. It gives the learner
+// what the voter has stored last by Options.Store, and that shows whether the learner has every entry.
 
-// store stores what another member needs to take over, before anything leaves this process that it did not store. The
-// loop calls it.
+// store gives Options.Store what another member needs to take over. It does so before anything leaves this process that
+// the stored bytes do not cover. The loop calls it.
 func (m *Member) store() {
 	if m.opts.Store == nil {
 		return
@@ -101,7 +101,7 @@ func (m *Member) takeOver(in incoming) string {
 	return ""
 }
 
-// lacksEntries does not say which: who asks has to know.
+// lacksEntries is a constant, because TakeOver compares the reply with it.
 const lacksEntries = "this node lacks entries of the agent that kept the store"
 
 // ErrRefused is the error of TakeOver if the member has refused, ErrNotYet if it may agree a moment later: it may still

@@ -1,6 +1,6 @@
 // Package replica replicates the contents of a coordination store among a few processes, of which one leads. It is the
 // consensus of [go.etcd.io/raft/v3] with fixed rules, without a clock, a network, a disk, goroutines or randomness of
-// its own. No other package uses it yet.
+// its own. Package group is its only user.
 //
 // A [Replica] holds buckets of keys and values. Its caller passes time with [Replica.Tick] and the others' messages
 // with [Replica.Step], and sends what [Replica.Output] returns. Messages may be lost, late, repeated and in any order.
@@ -10,6 +10,7 @@
 //	replica.go   the replica, its time and elections, and the loop that does what raft asks for
 //	requests.go  Write, Confirm and their tickets
 //	members.go   Change, TransferTo
+//	takeover.go  how a learner goes on in place of an only voter that has ended
 //	status.go    what a leader knows of the others
 //	message.go   messages and their checks
 //	contents.go  buckets of keys, edits and snapshots

@@ -260,13 +260,13 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	for _, c := range able {
 		v.candidates = append(v.candidates, c.Addr)
 	}
-	m.part(&v)
+	m.markApart(&v)
 	return v
 }
 
-// part marks a voter that another process should replace because it does not reach another voter, and puts the
+// markApart marks a voter that another process should replace because it does not reach another voter, and puts the
 // candidates last that do not reach one either.
-func (m *Member) part(v *view) {
+func (m *Member) markApart(v *view) {
 	g := &m.manager
 	var voters []located
 	for _, o := range v.voters {

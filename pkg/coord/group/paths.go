@@ -180,7 +180,7 @@ func (p *paths) outcast(now int, voters []located, others []string, first replic
 	slices.SortStableFunc(worst, func(a, b located) int {
 		return cmp.Or(
 			cmp.Compare(p.misses(now, b.addr, addrs), p.misses(now, a.addr, addrs)),
-			cmp.Compare(rank(b.id, first), rank(a.id, first)),
+			cmp.Compare(preference(b.id, first), preference(a.id, first)),
 		)
 	})
 	for _, v := range worst {

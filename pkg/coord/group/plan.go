@@ -50,7 +50,7 @@ func plan(v view) step {
 		}
 	}
 	// The leader first, so that it is the one that stays if there is one voter only.
-	slices.SortStableFunc(voters, func(a, b replica.ID) int { return rank(a, v.self) - rank(b, v.self) })
+	slices.SortStableFunc(voters, func(a, b replica.ID) int { return preference(a, v.self) - preference(b, v.self) })
 	for _, m := range v.learners {
 		switch {
 		case !m.usable():
@@ -87,9 +87,9 @@ func plan(v view) step {
 	return step{}
 }
 
-// rank orders the leader before the others.
-func rank(id, self replica.ID) int {
-	if id == self {
+// preference orders who before the others.
+func preference(id, who replica.ID) int {
+	if id == who {
 		return 0
 	}
 	return 1

@@ -58,8 +58,9 @@ func (a *Agent) recordStates(p Processes) {
 type query struct {
 	stopBegan time.Time // of the workers that were stopped
 	kernel    bool      // ask the kernel, too
-	elsewhere bool      // the workers were stopped because one has failed on another node
-	waited    bool      // that worker only reports that it waited for a peer in vain
+	// stoppedByPeer says that the workers were stopped because one failed on another node, and peerWaited that this one
+	// only reports that it waited for a peer in vain.
+	stoppedByPeer, peerWaited bool
 }
 
 // queryAfterHalt returns the query for a round that was stopped because of another node.
@@ -67,15 +68,15 @@ func (a *Agent) queryAfterHalt() query {
 	if a.halt == nil {
 		return query{}
 	}
-	waited := strings.HasPrefix(a.halt.Why, rdzv.WhyWaited)
-	return query{stopBegan: time.Now(), elsewhere: waited || strings.HasPrefix(a.halt.Why, rdzv.WhyFailed), waited: waited}
+	waited, failed := strings.HasPrefix(a.halt.Why, rdzv.WhyWaited), strings.HasPrefix(a.halt.Why, rdzv.WhyFailed)
+	return query{stopBegan: time.Now(), stoppedByPeer: waited || failed, peerWaited: waited}
 }
 
 // collectSucceeded collects the evidence against workers that have all exited with 0, in a round that is stopped all
 // the same.
 func (a *Agent) collectSucceeded() {
 	q := a.queryAfterHalt()
-	if !q.elsewhere || len(a.succeeded) == 0 {
+	if !q.stoppedByPeer || len(a.succeeded) == 0 {
 		return
 	}
 	a.failures = a.collectFailures(a.shown, nil, q)
@@ -93,7 +94,7 @@ func (a *Agent) collectFailures(p Processes, taken []procs.Exit, q query) map[in
 		}
 	}
 	failures := make(map[int]failure.Failure)
-	for _, f := range withoutBystanders(a.examineExits(p, exits, q), q.waited) {
+	for _, f := range withoutBystanders(a.examineExits(p, exits, q), q.peerWaited) {
 		failures[f.GlobalRank] = f
 	}
 	return failures
@@ -168,7 +169,7 @@ func peersLost(all []failure.Failure, q query) (first time.Time) {
 			}
 		}
 	}
-	if first.IsZero() && q.elsewhere {
+	if first.IsZero() && q.stoppedByPeer {
 		first = q.stopBegan
 	}
 	return first

@@ -75,11 +75,11 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			h.m.SessionRenewed(firstProof(store, origin), store.TTL())
 			continue
 		case !h.mayRejoin(err):
-			lost := &storeLostError{workers: h.m.Workers(), err: err}
+			lost := &storeLostError{workers: h.m.HasWorkers(), err: err}
 			h.m.StoreLost(d.now())
 			h.m.GiveUp(lost)
 			h.execute(h.m.TakeOrders())
-			if h.serve(ctx, d, func() bool { return !h.m.Workers() }) {
+			if h.serve(ctx, d, func() bool { return !h.m.HasWorkers() }) {
 				h.finish(h.m.Ending())
 			}
 			return
@@ -203,7 +203,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 // processes that the agent runs next, such as the preflight command.
 func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 	for {
-		if !h.m.Workers() {
+		if !h.m.HasWorkers() {
 			d.setWatchdog()
 		}
 		if done() {
@@ -224,8 +224,8 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 // only when none is.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
 	timeout := h.opts.Timeout
-	workers := ctx.Err() == nil && h.m.Workers()
-	if workers || h.m.Silent(d.now()) { // a silent store would not answer
+	workers := ctx.Err() == nil && h.m.HasWorkers()
+	if workers || h.m.IsSilent(d.now()) { // a silent store would not answer
 		timeout = 0
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)

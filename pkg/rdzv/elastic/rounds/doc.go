@@ -17,7 +17,7 @@
 //	leader_preempt.go, leader_close.go, departures.go,           how the run ends
 //	successes.go, finished.go, rerun.go
 //	takeover.go                                                  what a later leader takes over
-//	notices.go                                                   what waiting nodes are told
+//	notices.go                                                   what waiting nodes learn
 //	member*.go, outage.go, stops.go                              the agent's side
 //	ledger.go, leader_ledger.go, member_ledger.go                how the workers' time was used
 //

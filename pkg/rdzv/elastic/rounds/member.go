@@ -108,7 +108,7 @@ func (m *Member) Fail(now time.Duration, f rdzv.Failure) {
 	}
 	m.state, m.report.Failure, m.report.failedAt = stopping, &f, now-f.Age
 	m.ranUntil(now - f.Age)
-	m.report.Silent = m.report.Silent || m.Silent(now) // this process was paused, and its workers were killed for that
+	m.report.Silent = m.report.Silent || m.IsSilent(now) // this process was paused, and its workers were killed for that
 	m.record(now, Failing)
 	m.evaluate(now)
 }
@@ -133,7 +133,7 @@ func (m *Member) Succeed(now time.Duration) bool {
 func (m *Member) Depart(now time.Duration) {
 	switch {
 	case !m.MayDepart():
-	case m.Silent(now):
+	case m.IsSilent(now):
 		m.DepartUnconfirmed()
 	default:
 		m.report.Departing, m.dirty = true, true
@@ -153,8 +153,8 @@ func (m *Member) MayDepart() bool { return m.state == finished && !m.stopOrdered
 // Stopped records that every worker of the round has ended.
 func (m *Member) Stopped() { m.workersGone = m.state != ready && m.state != outside }
 
-// Workers reports whether workers may be alive.
-func (m *Member) Workers() bool {
+// HasWorkers reports whether workers may be alive.
+func (m *Member) HasWorkers() bool {
 	return (m.state == busy || m.state == stopping) && !m.workersGone
 }
 
@@ -276,7 +276,7 @@ func (m *Member) evaluate(now time.Duration) {
 	case Run:
 		switch {
 		case newer && a.Place == nil: // it is about another agent's round
-		case newer && m.state == ready && m.Silent(now): // it would have to stop at once; tick calls evaluate again
+		case newer && m.state == ready && m.IsSilent(now): // it would have to stop at once; tick calls evaluate again
 		case newer && m.state == ready:
 			m.start(now, a)
 		case newer && m.state != outside:

@@ -34,14 +34,14 @@ func (m *Member) waitTimeout() time.Duration {
 func StopTimeout(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
 func deadAfter(ttl time.Duration) time.Duration   { return ttl * 5 / 6 }
 
-// Silent reports whether the store has not answered for StopTimeout, so that no workers may run.
-func (m *Member) Silent(now time.Duration) bool {
+// IsSilent reports whether the store has not answered for StopTimeout, so that no workers may run.
+func (m *Member) IsSilent(now time.Duration) bool {
 	return m.ttl > 0 && now >= m.lastProof+StopTimeout(m.ttl)
 }
 
 // stopIfSilent stops the workers if the store has not answered for StopTimeout.
 func (m *Member) stopIfSilent(now time.Duration) {
-	if m.Workers() && m.Silent(now) {
+	if m.HasWorkers() && m.IsSilent(now) {
 		m.report.Silent = true
 		why := fmt.Sprintf("the rendezvous has not answered for %s", seconds.Format(now-m.lastProof))
 		m.stopUnanswered(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
@@ -51,7 +51,7 @@ func (m *Member) stopIfSilent(now time.Duration) {
 // Deadline returns when the watchdog has to kill the workers: others may consider this agent lost by then, or the agent
 // has missed the time by which it was ordered to kill them. It is not set if there are no workers or no such time.
 func (m *Member) Deadline() (by OptionalTime) {
-	if !m.Workers() {
+	if !m.HasWorkers() {
 		return by
 	}
 	if m.ttl > 0 {
@@ -73,7 +73,7 @@ func (m *Member) NextTick() (next OptionalTime) {
 			next = OptionalTime{at, true}
 		}
 	}
-	if m.Workers() && m.ttl > 0 && !m.report.Silent {
+	if m.HasWorkers() && m.ttl > 0 && !m.report.Silent {
 		first(m.lastProof + StopTimeout(m.ttl))
 	}
 	for _, at := range []OptionalTime{m.nextStoreCheck(), m.quietAt()} {

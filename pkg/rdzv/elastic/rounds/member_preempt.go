@@ -36,7 +36,7 @@ func (m *Member) Preempt(at time.Duration, p rdzv.Preemption) {
 
 // endSaving orders the agent to stop workers that save, because somebody has closed the run meanwhile.
 func (m *Member) endSaving(o *rdzv.Outcome) {
-	if m.Workers() && m.preemptedRound == m.entered+1 && o != nil && o.Ending == rdzv.EndClosed {
+	if m.HasWorkers() && m.preemptedRound == m.entered+1 && o != nil && o.Ending == rdzv.EndClosed {
 		m.orders = append(m.orders, Order{KillIn: -1, Stop: &rdzv.Stop{Round: m.entered, Why: endText(o), Final: true}})
 	}
 }

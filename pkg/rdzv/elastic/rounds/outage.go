@@ -15,7 +15,7 @@ import (
 // checkStore handles a silent store, apart from stopping the workers. The agent waits, logs a notice once its session
 // may have expired, and gives up at the reconnect deadline.
 func (m *Member) checkStore(now time.Duration) {
-	if !m.Silent(now) {
+	if !m.IsSilent(now) {
 		m.silentSince, m.silenceNoted = OptionalTime{}, false
 		return
 	}
@@ -47,7 +47,7 @@ func (m *Member) checkQuiet(now time.Duration) {
 		return
 	}
 	m.quietNoted = true
-	if !m.Silent(now) {
+	if !m.IsSilent(now) {
 		m.orders = append(m.orders, Order{Warning: fmt.Sprintf("the job's store has not answered for %s: without an answer "+
 			"this node stops its workers in %s, and gives up %s after that", seconds.Format(silence),
 			seconds.Format(StopTimeout(m.ttl)-silence), seconds.Format(m.reconnectTimeout()))})
@@ -98,5 +98,5 @@ func (m *Member) StoreReplaced(now time.Duration) {
 // store as a newcomer does: the agents that keep the store may have begun another one. The session has expired by then,
 // wherever it was kept.
 func (m *Member) SearchAt() OptionalTime {
-	return OptionalTime{m.lastProof + m.ttl*4/3, m.ttl > 0 && m.over == nil && !m.Workers()}
+	return OptionalTime{m.lastProof + m.ttl*4/3, m.ttl > 0 && m.over == nil && !m.HasWorkers()}
 }

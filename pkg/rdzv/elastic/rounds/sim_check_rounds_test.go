@@ -187,7 +187,7 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 	if !p.acted.before(a.Fence) {
 		c.fail("fence", "%s starts %v after %v", p.node.name, a.Fence, p.acted)
 	}
-	if now := p.node.local(); p.m.Silent(now) {
+	if now := p.node.local(); p.m.IsSilent(now) {
 		c.fail("liveness", "%s starts round %d, which it has to stop at once", p.node.name, a.Fence.Round)
 	}
 	id := simRoundID{p.instance, a.Fence.Round}

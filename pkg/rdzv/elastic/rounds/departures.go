@@ -112,8 +112,8 @@ func (l *Leader) endDeparted(now time.Duration) {
 	l.endRun(now, o)
 }
 
-// lost counts the members that were lost.
-func (r *roundState) lost() (n int) {
+// countLost counts the members that were lost.
+func (r *roundState) countLost() (n int) {
 	for i := range r.members {
 		if m := &r.members[i]; m.status == lost || m.status == unstopped {
 			n++

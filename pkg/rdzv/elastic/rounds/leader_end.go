@@ -277,9 +277,8 @@ func (l *Leader) judgeRound(now time.Duration) {
 			return
 		}
 	}
-	switch {
-	case unreached || !r.failures.anyFailed, l.membershipChanged(), l.quarantineNewcomers(now):
-	default:
+	mayCharge := !unreached && r.failures.anyFailed && !l.membershipChanged()
+	if mayCharge && !l.quarantineNewcomers(now) {
 		if o := l.chargeFailure(now); o != nil {
 			l.endRun(now, *o)
 			return
@@ -289,7 +288,8 @@ func (l *Leader) judgeRound(now time.Duration) {
 			short = l.shortRounds + 1
 		}
 	}
-	if l.shortRounds = short; short > 1 {
+	l.shortRounds = short
+	if short > 1 {
 		pause := min(maxBackoff, minBackoff<<min(short-2, 16))
 		l.formation.backoffUntil, l.notices.sendNow = OptionalTime{now + pause, true}, pause >= FirstNotice
 	}

@@ -93,7 +93,7 @@ func (l *Leader) commitRound(now time.Duration, members []candidate, note string
 	books.Committed = l.history.wallNow()
 	l.record = Record{
 		Round: l.record.Round + 1, Restarts: l.restarts, Short: l.shortRounds, Unreached: l.unreachedRounds,
-		Repeats: l.repeats, Lost: l.round.lost(), Ledger: &books,
+		Repeats: l.repeats, Lost: l.round.countLost(), Ledger: &books,
 		Members: make([]RecordMember, len(members)),
 	}
 	if l.charged {

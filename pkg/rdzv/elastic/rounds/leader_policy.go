@@ -97,12 +97,12 @@ func (l *Leader) stopNode() string {
 // stopRequested returns how the job ends if a worker has said that no restart helps. That counts also if nodes were
 // lost, from which failures may follow.
 func (l *Leader) stopRequested(now time.Duration) *rdzv.Outcome {
-	cause, others := l.round.failures.causes(now)
-	f := failedRound{stop: l.stopNode()}
-	rule, why := Policy{}.verdict(repeats{}, f)
-	if rule == "" {
+	node := l.stopNode()
+	if node == "" {
 		return nil
 	}
+	cause, others := l.round.failures.causes(now)
+	rule, why := Policy{}.verdict(repeats{}, failedRound{stop: node})
 	return &rdzv.Outcome{
 		Ending: rdzv.EndFailed, Restarts: l.restarts, Rule: rule, Text: why, Cause: cause, Others: others,
 	}

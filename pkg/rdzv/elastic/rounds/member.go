@@ -283,7 +283,8 @@ func (m *Member) evaluate(now time.Duration) {
 			m.stop(now, "the others have begun another round", -1)
 		case m.fence.Round == a.Fence.Round && m.state != ready:
 			if a.Hang == nil || m.fence != a.Fence { // a new leader confirms the round and needs its age
-				if m.fence = a.Fence; m.state == busy {
+				m.fence = a.Fence
+				if m.state == busy {
 					m.record(now, Busy)
 				}
 			}
@@ -364,7 +365,8 @@ func (m *Member) orderStop(now time.Duration, why string, killIn time.Duration) 
 // record changes the report's phase.
 func (m *Member) record(now time.Duration, p Phase) {
 	m.report.Phase, m.report.Fence, m.dirty = p, m.fence, true
-	if m.report.Uptime = 0; m.state != ready && m.state != outside {
+	m.report.Uptime = 0
+	if m.state != ready && m.state != outside {
 		m.report.Uptime = now - m.since
 	}
 }

@@ -2,6 +2,7 @@ package slurmlab
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,8 @@ const KillWait = 5
 func config(dir, host string) string {
 	lines := []string{
 		"ClusterName=lab",
+		// A run id is made of the job's. It must not be that of a job which an earlier lab was killed with.
+		fmt.Sprintf("FirstJobId=%d", 1000+rand.IntN(1_000_000)),
 		fmt.Sprintf("SlurmctldHost=%s(10.76.0.1)", host),
 		fmt.Sprintf("SlurmctldPort=%d", controllerPort),
 		"SlurmUser=root",

@@ -8,9 +8,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// The leader suspects a hang when no worker of the running round has shown progress for long, as every node with
-// workers reports (Report.Quiet). It asks one agent to look at all workers. If that agent finds a hang, the other
-// nodes learn of it. With an action, a second look must find the same before the round is failed.
+// The leader suspects a hang when every node with workers reports that its workers have shown no progress for long
+// (Report.Quiet). It asks one agent to look at all workers. If that agent finds a hang, the leader informs the other
+// nodes. With an action, a second look must find the same hang before the round fails.
 //
 //	all quiet ─look─▶ no hang ─pause─▶ look again
 //	              └─▶ hang: reported ─pause─▶ second look ─the same, and it may act─▶ the round fails
@@ -23,22 +23,21 @@ const (
 	autoTimeout = time.Minute
 	// minLookPause is the least time between two looks.
 	minLookPause = 10 * time.Second
-	// lookTimeout is how long the leader waits for what a look has found.
+	// lookTimeout is how long the leader waits for the finding of a look.
 	lookTimeout = LookReplyTimeout + 20*time.Second
-	// autoActTimeout is how long no worker may have shown progress, at the least, before a hang ends a round without a
-	// --hang-timeout that the user has given.
+	// autoActTimeout is the least time without progress before a hang ends a round, if the user gave no --hang-timeout.
 	autoActTimeout = 5 * time.Minute
 )
 
-// hangState is how far the leader is with a suspected hang of the running round.
+// hangState is the state of the leader's search for a hang in the running round.
 type hangState struct {
-	quiet   int // active members that have reported so
+	quiet   int // active members that reported Quiet
 	learned int // those of them that have shown a steady cadence before
 
-	looks    int          // that were ordered in this round, since this leader's term began
+	looks    int          // looks ordered in this round during this leader's term
 	lookedAt OptionalTime // when the look under way was ordered
 	examiner int          // rank of the node that was asked last
-	next     OptionalTime // no other look before
+	next     OptionalTime // the earliest time of the next look
 	found    *HangFinding // the hang that was found last; nil once a node is no longer quiet
 }
 
@@ -105,7 +104,7 @@ func (l *Leader) orderHang(rank int, o HangOrder) {
 	}
 }
 
-// recordFinding records what the look under way has found.
+// recordFinding records the finding of the look under way.
 func (l *Leader) recordFinding(now time.Duration, rank int, f *HangFinding) {
 	h := &l.round.hang
 	if f == nil || !h.lookedAt.Set || rank != h.examiner || f.Look != (HangLook{l.fence(), h.looks}) {
@@ -129,7 +128,7 @@ func (l *Leader) recordFinding(now time.Duration, rank int, f *HangFinding) {
 	}
 }
 
-// announceHang tells the other nodes what a node has found.
+// announceHang sends a node's finding to the other nodes.
 func (l *Leader) announceHang(examiner int, f *HangFinding) {
 	found := &HangFound{Look: f.Look, Host: l.hostOf(examiner), Summary: f.Summary, Ranks: f.Ranks, Quiet: f.Quiet}
 	for rank := range l.round.members {
@@ -139,9 +138,10 @@ func (l *Leader) announceHang(examiner int, f *HangFinding) {
 	}
 }
 
-// mayAct reports whether a hang that was found twice ends the round. Every node must have replied, and no worker may
-// have written anything for long, not even what is no sign of life: it can be the work of a thread. If the user has not
-// said how long a pause may be, each worker must be unable to go on by itself, and must have been so for long.
+// mayAct reports whether a hang that was found twice ends the round. Every node must have replied. No worker may have
+// written any output for long, even output that is no sign of life: a thread that still works may have written it.
+// Without a --hang-timeout of the user, there must also be proof that no worker can go on by itself, for at least
+// autoActTimeout.
 func (l *Leader) mayAct(f *HangFinding) bool {
 	hangs := l.job.Hangs
 	switch {
@@ -153,7 +153,7 @@ func (l *Leader) mayAct(f *HangFinding) bool {
 	return min(f.Quiet, f.SinceOutput) >= hangs.Timeout
 }
 
-// endsJob reports whether the round has failed by a hang that is to end the job.
+// endsJob reports whether the round failed because of a hang and the hang action ends the job.
 func (l *Leader) endsJob() bool {
 	for _, report := range l.round.failures.byRank {
 		if report.failure.Kind == failure.Hang {
@@ -163,6 +163,6 @@ func (l *Leader) endsJob() bool {
 	return false
 }
 
-// LookReplyTimeout is how long an agent waits for the others when it looks at the job's workers. They watch them for
-// about a second, and read their stacks within 2 s.
+// LookReplyTimeout is how long an agent that looks at the job's workers waits for the replies of the other agents. Each
+// of them watches its workers for about a second, and reads their stacks within 2 s.
 const LookReplyTimeout = 10 * time.Second

@@ -2,11 +2,11 @@ package rounds
 
 import "time"
 
-// idleTime is the time of the nodes that are in no round, in worker-seconds since the last commit.
+// idleTime counts the time of nodes outside the round, in worker-seconds since the last commit.
 type idleTime struct {
 	workers int // of these nodes now
 	sum     float64
-	at      time.Duration // up to when sum is
+	at      time.Duration // sum covers the time until at
 }
 
 // add counts the time until now.
@@ -84,7 +84,7 @@ func (l *Leader) settled(now time.Duration) ledger {
 	return books
 }
 
-// roundTime returns what is known of the time of the recorded round.
+// roundTime describes how the recorded round's time was used, as far as the leader knows.
 func (l *Leader) roundTime(now time.Duration) roundTime {
 	began := l.roundBegan()
 	r := roundTime{

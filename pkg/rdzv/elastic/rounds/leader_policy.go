@@ -45,7 +45,7 @@ func (l *Leader) chargeFailure(now time.Duration) *rdzv.Outcome {
 	return &o
 }
 
-// failedRound returns what the policy considers of the round.
+// failedRound returns the facts about the round that the policy judges.
 func (l *Leader) failedRound(cause *rdzv.Failure) failedRound {
 	f := failedRound{stop: l.stopNode()}
 	if cause != nil {
@@ -58,7 +58,7 @@ func (l *Leader) failedRound(cause *rdzv.Failure) failedRound {
 		other := &report.failure
 		f.alike = f.alike || !other.Same(cause.Failure) && !other.OnlyStopped && other.Signature() == f.signature
 	}
-	fell := false // as a counter of each epoch does: then it says nothing of progress
+	fell := false // a step counter that restarts, such as in each epoch, is no measure of progress
 	for rank, m := range l.round.members {
 		f.world += l.record.Members[rank].Nproc
 		if r := l.endOf(&m); r != nil && r.Steps != nil {
@@ -74,7 +74,7 @@ func (l *Leader) failedRound(cause *rdzv.Failure) failedRound {
 	return f
 }
 
-// endOf returns what a member has reported at the end of the round; nil if it has not.
+// endOf returns the Ready report of a member after the round; nil until it arrives.
 func (l *Leader) endOf(m *roundMember) *Report {
 	if p := m.participant; p != nil && p.report.Phase == Ready && p.report.Fence.Round == l.record.Round {
 		return &p.report
@@ -82,8 +82,8 @@ func (l *Leader) endOf(m *roundMember) *Report {
 	return nil
 }
 
-// stopNode returns the host of a member with a worker that thinks that no restart helps; empty for none. The word of a
-// newcomer that has failed does not count: the job has worked without it.
+// stopNode returns the host of a member with a worker that reports that no restart helps; empty without such a member.
+// A report of a newcomer that has failed does not count: the job has worked without that node.
 func (l *Leader) stopNode() string {
 	newcomers := l.failedNewcomers(l.history.now)
 	for rank := range l.round.members {
@@ -94,8 +94,8 @@ func (l *Leader) stopNode() string {
 	return ""
 }
 
-// stopRequested returns how the job ends if a worker has said that no restart helps. That counts also if nodes were
-// lost, from which failures may follow.
+// stopRequested returns how the job ends if a worker has reported that no restart helps. The report counts even if
+// nodes were lost and the worker's failure may follow from that.
 func (l *Leader) stopRequested(now time.Duration) *rdzv.Outcome {
 	node := l.stopNode()
 	if node == "" {
@@ -114,8 +114,8 @@ func (l *Leader) isOf(f *rdzv.Failure, rank int) bool {
 	return ok && f != nil && report.failure.Same(f.Failure)
 }
 
-// excludeNodes quarantines the nodes that a worker has called faulty, and the node of the root cause if its code says
-// so.
+// excludeNodes quarantines the nodes that a worker has called faulty. It also quarantines the node of the root cause if
+// Policy.ExcludeCodes contains the exit code.
 func (l *Leader) excludeNodes(now time.Duration, cause *rdzv.Failure, code int) {
 	for rank := range l.round.members {
 		r := l.endOf(&l.round.members[rank])

@@ -23,11 +23,12 @@ import (
 type preemption struct {
 	rdzv.Preemption
 	ordered bool // the members of the round have the order of this leader
-	// endAt is when a run without a round ends, though nodes may still be on their way; unset while that is not so.
+	// endAt is when a run without a round ends, although more nodes may be on their way; unset if the leader does not wait
+	// for such nodes.
 	endAt OptionalTime
 }
 
-// order returns what the members learn; nil without a preemption.
+// order returns the preemption to send to the members; nil without one.
 func (p *preemption) order() *rdzv.Preemption {
 	if p == nil {
 		return nil
@@ -35,7 +36,7 @@ func (p *preemption) order() *rdzv.Preemption {
 	return &p.Preemption
 }
 
-// requestPreemption records that the run is to be ended, as an agent has asked that long ago. The first request stands.
+// requestPreemption records an agent's request, made age ago, to end the run by a preemption. The first request stands.
 func (l *Leader) requestPreemption(p rdzv.Preemption, age time.Duration) {
 	if l.outcome != nil {
 		return
@@ -48,7 +49,7 @@ func (l *Leader) requestPreemption(p rdzv.Preemption, age time.Duration) {
 	}
 }
 
-// isSaving reports whether an agent may have workers that save. Another agent of its node does not replace it then.
+// isSaving reports whether an agent may have workers that save. If so, a new agent of its node does not replace it.
 func (l *Leader) isSaving(p *participant) bool {
 	return l.preemption != nil && p.rank >= 0 && l.outcome == nil
 }
@@ -71,15 +72,15 @@ func (l *Leader) preemptIfRequested(now time.Duration) {
 			p.ordered = true
 			l.haltRound(now, l.preemptionNote())
 		}
-	case halting: // the members have less time than the grace, as the halt has it
+	case halting: // the halt already gives the members less time than the grace
 		p.ordered = true
 		l.orderHalt(l.preemptionNote())
 	case ended:
 	}
 }
 
-// lateNodes is how long the leader of a run that is preempted before its first round waits for further nodes. One that
-// came after the end, and after the host of the store has ended, would wait for the rendezvous in vain.
+// lateNodes is how long the leader of a run that is preempted before its first round waits for further nodes. A node
+// that arrives after the store's host has ended would wait for the rendezvous until its timeout.
 const lateNodes = 5 * time.Second
 
 // awaitsNewcomers reports whether further nodes of a run without a round may come in a moment.
@@ -100,7 +101,7 @@ func (l *Leader) preemptionEnd() OptionalTime {
 	return l.preemption.endAt
 }
 
-// preemptionNote says for people why the run ends.
+// preemptionNote says why the run ends, for people.
 func (l *Leader) preemptionNote() string { return "the job is preempted: " + l.preemption.By }
 
 // stopLimit is how long members may take to stop their workers once the round has been halted.
@@ -112,8 +113,8 @@ func (l *Leader) stopLimit() time.Duration {
 	return limit
 }
 
-// endPreempted ends the run once no worker is left. A failure from before the preemption that no restart could follow
-// ends it as ever.
+// endPreempted ends the run once no worker is left. A failure before the preemption that ends the job without a restart
+// takes precedence.
 func (l *Leader) endPreempted(now time.Duration) {
 	r := &l.round
 	if l.state == halting && r.failures.anyFailed && r.departed == 0 && !l.membershipChanged() &&
@@ -153,8 +154,8 @@ func (l *Leader) hasFinished(m *roundMember) bool {
 	return p.report.Finished && p.report.Fence.Round == l.record.Round
 }
 
-// takeOverPreemption continues a preemption that an earlier leader has recorded. The members may have its order. How
-// long ago it was recorded is not known: each member keeps its own time.
+// takeOverPreemption continues a preemption that an earlier leader recorded. The members may already have the order.
+// The age of the record is unknown; each member measures its own grace.
 func (l *Leader) takeOverPreemption(p *rdzv.Preemption) {
 	if p == nil || l.outcome != nil || l.job == nil {
 		return
@@ -163,7 +164,7 @@ func (l *Leader) takeOverPreemption(p *rdzv.Preemption) {
 	l.round.chargeNothingSince(math.MinInt64)
 }
 
-// chargeNothingSince makes failures from then on consequences of what ends the round.
+// chargeNothingSince makes failures from that time on consequences of the round's end, so they are not charged.
 func (r *roundState) chargeNothingSince(at time.Duration) {
 	if !r.unchargedSince.Set || at < r.unchargedSince.At {
 		r.unchargedSince = OptionalTime{at, true}

@@ -12,8 +12,8 @@ import (
 // record, so a later leader continues it.
 type ledger struct {
 	Used goodput.Goodput `json:"used"`
-	// Marks say how much Used.Running was, without what was lost, when a step was done. A later round may go back to it.
-	// Both numbers grow from mark to mark.
+	// Marks say how much Used.Running was when a step was done, without lost work. A later round may resume from that
+	// step. Both numbers grow from mark to mark.
 	Marks []keptMark `json:"marks,omitempty"`
 	// Gap is the smallest difference of two steps in a row that a worker has shown; 0 if it is not known.
 	Gap int64 `json:"gap,omitempty"`
@@ -45,7 +45,7 @@ type keptMark struct {
 // maxKept bounds the marks of a ledger.
 const maxKept = 128
 
-// roundTime is what is known of the time of a round. Times count from its commit.
+// roundTime is the known use of a round's time. Times count from the round's commit.
 type roundTime struct {
 	members   []memberTime
 	elapsed   time.Duration
@@ -53,13 +53,13 @@ type roundTime struct {
 	preempted bool         // by a preemption
 }
 
-// memberTime is what is known of the time of one member of a round.
+// memberTime is the known use of one member's time in a round.
 type memberTime struct {
 	workers int
 	present time.Duration // how long it had a session; below 0 if that is not known
-	silent  bool          // nothing that it has reported is known
+	silent  bool          // no report of the member is known
 	done    bool          // its workers have done all their work
-	// started, ran and steps are those of its Report.
+	// started, ran and steps are copied from the member's Report.
 	started, ran *time.Duration
 	steps        *StepTimes
 }
@@ -119,7 +119,7 @@ func (l *ledger) add(r roundTime, start, end time.Duration) {
 		if m.present < 0 {
 			m.present = stop
 		}
-		var at time.Duration // up to here its time was added
+		var at time.Duration // the round's time is added up to here
 		until := func(part *float64, t time.Duration) {
 			if t = min(t, m.present, r.elapsed); t > at {
 				*part += float64(m.workers) * (t - at).Seconds()
@@ -179,8 +179,8 @@ func (r *roundTime) stop() time.Duration {
 	return min(r.elapsed, r.halted.At, last)
 }
 
-// started returns when all workers of the round had been started. A member that has ended without is one for which the
-// others could only wait.
+// started returns when all workers of the round had been started. If a member ended before it started its workers, the
+// others could only wait for it.
 func (r *roundTime) started() (last time.Duration) {
 	for _, m := range r.members {
 		switch {
@@ -211,8 +211,9 @@ func (r *roundTime) steps() (first *StepTime, history *StepTimes) {
 	return first, history
 }
 
-// resume moves the time of steps that a round does again from running to lost. first is the first step of that round,
-// so it went on from a step before it: from which one, only the usual difference between steps can say.
+// resume moves the time of steps that a round does again from running to lost. first is the first step that the new
+// round has shown. The step it resumed from came before; its number is estimated from Gap, the usual difference between
+// steps.
 func (l *ledger) resume(first StepTime, history *StepTimes) {
 	if l.Gap == 0 || history.Gap > 0 && history.Gap < l.Gap {
 		l.Gap = history.Gap
@@ -228,7 +229,7 @@ func (l *ledger) resume(first StepTime, history *StepTimes) {
 	}
 	from, last := first.Step-max(1, l.Gap), l.Marks[len(l.Marks)-1].Step
 	kept := l.keptAt(from)
-	if from > last { // what happened after the last step that is known?
+	if from > last { // steps after the last known one were done, but not reported
 		l.Used.LostUnknown = from > last+max(1, l.Gap)
 		return
 	}

@@ -20,7 +20,7 @@ import (
 type Member struct {
 	ttl         time.Duration // of the session; 0 if it does not expire
 	state       memberState
-	fence       Fence // of the last round it was in or could not enter; Epoch 0 before the first
+	fence       Fence // of the last round that the agent was in or could not enter; Epoch 0 before the first
 	latest      Answer
 	answeredAt  time.Duration // when latest arrived
 	report      Report
@@ -28,12 +28,12 @@ type Member struct {
 	entered     int           // number of the last round that it was in
 	since       time.Duration // when its round, or its wait for one, began
 	began       time.Duration // when it entered its last round
-	books       ledger        // as of then, as far as this agent knows: its own marks
+	books       ledger        // as of began, as far as this agent knows; with its own marks
 	workerCount int           // of that round, on all nodes; 0 before the first
-	// outsideSince is when it learned that the others are in a later round; it does not see what they do.
+	// outsideSince is when this agent learned that the others are in a later round, whose progress it does not see.
 	outsideSince OptionalTime
 	stopOrdered  bool          // the agent has been ordered to stop the round
-	silenceStop  bool          // so ordered only because this agent does not hear from the leader
+	silenceStop  bool          // stopOrdered only because this agent does not hear from the leader
 	killAt       OptionalTime  // when the workers must be dead
 	workersGone  bool          // every worker of the round has ended
 	nodes        int           // number of nodes of the round
@@ -85,8 +85,8 @@ func (m *Member) Round() int {
 	return m.fence.Round
 }
 
-// Enter records that every worker has ended and that the agent wants to be in the next round. self says what is known
-// of its last round.
+// Enter records that every worker has ended and that the agent wants to be in the next round. self describes the
+// agent's last round.
 func (m *Member) Enter(now time.Duration, node Node, offer Offer, self rdzv.Member) {
 	m.report.Node, m.report.Store, m.report.Departing = node, offer, false
 	m.report.Quiet = nil
@@ -113,9 +113,10 @@ func (m *Member) Fail(now time.Duration, f rdzv.Failure) {
 	m.evaluate(now)
 }
 
-// Succeed records that all workers have exited with 0. It reports whether they have before anything but the store's
-// silence, or the loss of the session, was to stop them: then that Stop, if there was one, is void. The session may
-// have outlasted the silence, for example because this process was paused.
+// Succeed records that all workers have exited with 0. It reports whether the success counts. It does not if the round
+// had failed here, or had been stopped for a reason other than the store's silence or the loss of the session. A Stop
+// for one of those two reasons becomes void. The session may have outlasted the silence, for example because this
+// process was paused.
 func (m *Member) Succeed(now time.Duration) bool {
 	if m.state != busy && !m.silenceStop || m.stopOrdered && !m.silenceStop {
 		return false // the round has failed already
@@ -158,7 +159,7 @@ func (m *Member) HasWorkers() bool {
 	return (m.state == busy || m.state == stopping) && !m.workersGone
 }
 
-// setStuck records whether the agent, while its workers should run, fails to receive what it is sent.
+// setStuck records whether the agent fails to receive Stops and probes while its workers should run.
 func (m *Member) setStuck(stuck bool) {
 	if m.state == busy && m.report.Stuck != stuck {
 		m.report.Stuck, m.dirty = stuck, true
@@ -187,9 +188,9 @@ func (m *Member) TakeReport() (r Report, changed bool) {
 	return m.report, changed
 }
 
-// RecordProof records that the store has answered a keep-alive sent at that time. The caller calls tick next. An answer
-// that comes to light only after the watchdog's deadline, because this process was paused, is too late for the workers:
-// the watchdog has killed them, and that is no failure of theirs.
+// RecordProof records that the store has answered a keep-alive sent at sent. The caller calls Tick next. An answer that
+// comes to light only after the watchdog's deadline, because this process was paused, is too late: the watchdog has
+// killed the workers, which does not count as their failure.
 func (m *Member) RecordProof(now, sent time.Duration) {
 	if m.ttl > 0 && now >= m.lastProof+deadAfter(m.ttl) {
 		m.stopIfSilent(now)
@@ -233,7 +234,7 @@ func (m *Member) stopUnanswered(now time.Duration, why string, killIn time.Durat
 	m.orderStop(now, why, killIn)
 }
 
-// stopWorkers is stop for a reason that is none at the exit barrier.
+// stopWorkers is stop for a reason that does not apply at the exit barrier.
 func (m *Member) stopWorkers(now time.Duration, why string, killIn time.Duration) {
 	if m.state != finished {
 		m.stop(now, why, killIn)
@@ -343,7 +344,7 @@ func (m *Member) stop(now time.Duration, why string, killIn time.Duration) {
 	m.orderStop(now, why, killIn)
 }
 
-// orderStop is stop, whose reason silenceStop names.
+// orderStop is stop for a caller that has set silenceStop.
 func (m *Member) orderStop(now time.Duration, why string, killIn time.Duration) {
 	sooner := killIn >= 0 && (!m.killAt.Set || now+killIn < m.killAt.At)
 	if m.state == ready || m.state == outside || !sooner && (m.stopOrdered || m.state == stopping) {

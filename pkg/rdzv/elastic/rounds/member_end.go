@@ -6,7 +6,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// How a member says why it takes part no more.
+// Why a member no longer takes part.
 
 // endText says how the job has ended.
 func endText(o *rdzv.Outcome) string {
@@ -32,8 +32,8 @@ func (e *RefusedError) Error() string { return "the job refuses this node: " + e
 // Unwrap returns [rdzv.ErrRefused].
 func (e *RefusedError) Unwrap() error { return rdzv.ErrRefused }
 
-// recordEnd records how the last round that the agent was in has ended. The report may be about a later one, which it
-// could not enter: of that it knows nothing.
+// recordEnd records how the last round that the agent was in has ended. The report may be about a later round that the
+// agent could not enter. The agent knows nothing about that round.
 func (m *Member) recordEnd(now time.Duration, self rdzv.Member) {
 	if m.fence.Epoch != 0 && m.fence.Round != m.entered {
 		self = rdzv.Member{}

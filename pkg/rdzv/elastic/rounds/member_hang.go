@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Hangs is what a job does about hangs. The zero value looks for none.
+// Hangs configures the search for hangs and the reaction to them. The zero value disables the search.
 type Hangs struct {
 	// Auto derives the time without progress after which a hang is suspected from the pauses of the job. Timeout is that
 	// time if the user has given one.
@@ -54,7 +54,7 @@ type HangOrder struct {
 	Look *HangLook `json:"look,omitempty"`
 	// Act asks the agent that has reported this finding to fail the round with its failure.
 	Act *HangLook `json:"act,omitempty"`
-	// Found says to another agent what was found.
+	// Found informs another agent of the finding.
 	Found *HangFound `json:"found,omitempty"`
 }
 
@@ -149,7 +149,7 @@ func (m *Member) RecordFinding(f HangFinding) {
 }
 
 // failForHang fails the round because of a hang that this agent has found. The failure stays the node's likeliest one:
-// whatever else its workers report by then follows from the stop.
+// later failures of its workers follow from the stop.
 func (m *Member) failForHang(now time.Duration, look HangLook) {
 	f := m.report.Hang
 	if f == nil || f.Look != look || f.Failure == nil {

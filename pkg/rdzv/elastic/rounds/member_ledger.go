@@ -32,7 +32,7 @@ func (m *Member) RecordSteps(steps *StepTimes) {
 	m.report.Steps, m.dirty = steps, true
 }
 
-// beginBooks begins to count the time of a round. What was used before is what the leader says; the marks are this
+// beginBooks begins to count the time of a round. The time used before comes from the leader; the marks are this
 // agent's own.
 func (m *Member) beginBooks(now time.Duration, p *Place) {
 	if m.workerCount > 0 {
@@ -46,7 +46,8 @@ func (m *Member) beginBooks(now time.Duration, p *Place) {
 	m.report.Steps, m.report.Started, m.report.Ran = nil, nil, nil
 }
 
-// roundTime returns what this agent knows of the time of its last round. It takes all nodes for one.
+// roundTime describes how the time of the agent's last round was used, as far as the agent knows. It treats all nodes
+// as one member.
 func (m *Member) roundTime(now time.Duration) roundTime {
 	if m.outsideSince.Set {
 		now = min(now, m.outsideSince.At)

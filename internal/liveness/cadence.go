@@ -3,11 +3,11 @@ package liveness
 import "time"
 
 const (
-	// leastTimeout is the shortest silence that counts without a given timeout.
+	// leastTimeout is the shortest silence that counts when no timeout is given.
 	leastTimeout = time.Minute
-	// gapFactor is how many times longer than the longest gap so far a silence must be.
+	// gapFactor is how many times longer than the longest gap so far a silence must be to count.
 	gapFactor = 5
-	// A rhythm of signs is known once a worker has shown one kind of sign this often, over that time.
+	// A rhythm is known once a worker has shown one kind of sign this often, over at least this time.
 	leastRecurrences = 10
 	leastRhythm      = time.Minute
 )
@@ -27,14 +27,14 @@ func (r *recurrence) add(now time.Duration) bool {
 	return r.n >= leastRecurrences && now-r.first >= leastRhythm
 }
 
-// cadence is the rhythm in which a node's workers show signs of life.
+// cadence is the rhythm in which the workers of a node show signs of life.
 type cadence struct {
 	learned bool
 	longest time.Duration // gap between two signs of the node since the rhythm is known
 }
 
-// gap records the time between two signs of the node. A gap that was longer than the timeout counts like any other: the
-// workers came back by themselves.
+// gap records the time between two signs of the node. A gap longer than the timeout counts too: the workers recovered
+// by themselves.
 func (c *cadence) gap(d time.Duration) {
 	if c.learned {
 		c.longest = max(c.longest, d)

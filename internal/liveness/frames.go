@@ -8,11 +8,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/pystack"
 )
 
-// innermost is how many of the innermost frames show what a thread waits in: between the loop of a debugger or server
-// and the system call lie only few calls of the standard library.
+// innermost is how many of the innermost frames show what a thread waits for. Only a few standard library calls lie
+// between the loop of a debugger or server and the system call.
 const innermost = 6
 
-// debugger returns the debugger in whose prompt a thread is; empty for none.
+// debugger returns the debugger at whose prompt a thread waits; empty for none.
 func debugger(frames []pystack.Frame) string {
 	for _, f := range frames[:min(innermost, len(frames))] {
 		switch base := path.Base(f.File); {
@@ -33,8 +33,8 @@ func inStandardLibrary(file string) bool {
 		strings.HasPrefix(file, "<frozen ")
 }
 
-// serves reports whether a thread is in the loop of a server or of an event loop of the standard library. What waits
-// for a process of its own, such as a data loader, is no server, though it may use a selector.
+// serves reports whether a thread is in a server loop or an event loop of the standard library. A thread that waits for
+// a process of its own, such as a data loader, does not serve, even if it uses a selector.
 func serves(frames []pystack.Frame) bool {
 	frames = frames[:min(innermost, len(frames))]
 	return !slices.ContainsFunc(frames, awaitsProcess) && slices.ContainsFunc(frames, func(f pystack.Frame) bool {
@@ -46,8 +46,8 @@ func serves(frames []pystack.Frame) bool {
 	})
 }
 
-// delegates reports whether a thread waits for another thread or process that does its work: it is in a join, or waits
-// for a pool or a program.
+// delegates reports whether a thread waits for another thread or process to do its work: in a join, or for a pool or a
+// program.
 func delegates(frames []pystack.Frame) bool {
 	return slices.ContainsFunc(frames[:min(innermost, len(frames))], func(f pystack.Frame) bool {
 		if strings.HasSuffix(f.File, "/torch/multiprocessing/spawn.py") {
@@ -67,7 +67,7 @@ func delegates(frames []pystack.Frame) bool {
 	})
 }
 
-// awaitsProcess reports whether a call waits for another process, or for what that sends.
+// awaitsProcess reports whether a call waits for another process or for data from that process.
 func awaitsProcess(f pystack.Frame) bool {
 	if strings.Contains(f.File, "/torch/utils/data/") {
 		return true

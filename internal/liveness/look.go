@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// lookTime is how long a close look lasts, and shotInterval how often it observes.
+	// lookTime is how long a close look lasts. shotInterval is the time between its observations.
 	lookTime     = time.Second
 	shotInterval = 40 * time.Millisecond
-	// lateTime is how much later than lookTime the kernel may answer.
+	// lateTime is how much longer than lookTime a look waits for the kernel.
 	lateTime = 500 * time.Millisecond
 )
 
-// Look watches all workers closely for about a second, and returns what they do by local rank. It may be called while
-// Run runs; of several calls at once each waits for the one before. Workers that have ended are missing.
+// Look watches all workers closely for about a second and returns by local rank what they do. Workers that have exited
+// are missing. Look may be called while Run runs; concurrent calls run one after the other.
 func (w *Watcher) Look(ctx context.Context) map[int]stacks.Life {
 	select {
 	case w.looks <- struct{}{}:
@@ -53,7 +53,7 @@ func (w *Watcher) Look(ctx context.Context) map[int]stacks.Life {
 		}
 		begun++
 		recent := !w.opts.Off && before[i].Sign != "" && before[i].Silence() <= 2*interval
-		// It outlives this call if the kernel does not answer: nothing can end the system call.
+		// This goroutine outlives the call if the kernel does not answer: a blocked system call cannot be canceled.
 		go func() {
 			life, open, ok := lookAt(ctx, worker, recent)
 			w.lookEnded(worker.PID)
@@ -80,7 +80,7 @@ func (w *Watcher) Look(ctx context.Context) map[int]stacks.Life {
 	return lives
 }
 
-// addReceived adds what the workers' sockets have received before a look, and during it. A worker that receives makes
+// addReceived adds what the workers' sockets received before a look and during it. A worker that receives data makes
 // progress, whatever its main thread does.
 func addReceived(
 	lives map[int]stacks.Life, sockets map[int][]uint32, before, now map[uint32]uint64, took time.Duration,
@@ -102,7 +102,7 @@ func addReceived(
 	}
 }
 
-// lookBlocked reports whether an earlier look at a process has not come back, and begins one if not.
+// lookBlocked reports whether an earlier look at a process is still blocked. If none is, it starts a new look.
 func (w *Watcher) lookBlocked(pid int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,14 +122,14 @@ func (w *Watcher) lookEnded(pid int) {
 	delete(w.stuck, pid)
 }
 
-// withSign adds to a close look what the samples before have shown.
+// withSign adds what earlier samples have shown to a close look.
 func withSign(life, before stacks.Life) stacks.Life {
 	life.Quiet, life.Sign, life.Step, life.Silent = before.Quiet, before.Sign, before.Step, before.Silent
 	return life
 }
 
-// lookAt looks closely at one worker, and returns the inodes of the sockets that its processes have open. ok is false
-// if it has ended.
+// lookAt looks closely at one worker and returns the inodes of its processes' open sockets. ok is false if the worker
+// has exited.
 func lookAt(ctx context.Context, worker Worker, recent bool) (life stacks.Life, sockets []uint32, ok bool) {
 	reader := workerReader{worker: worker, code: pythonReader{worker: worker.PID}}
 	before := listProcesses(worker.PID)
@@ -190,7 +190,7 @@ func lookAt(ctx context.Context, worker Worker, recent bool) (life stacks.Life, 
 	return life, socketsOf(after), true
 }
 
-// shows reports whether the look has found a sign other than a new stack.
+// shows reports whether the look has found any sign other than a new stack.
 func (l closeLook) shows(pid int, before, after []process) bool {
 	w := newWorker(0, pid)
 	w.observe(l.first, 0)
@@ -204,7 +204,7 @@ func (l closeLook) shows(pid int, before, after []process) bool {
 	return w.shown != 0
 }
 
-// canRun reports whether a worker can take what it receives. Else the kernel keeps it.
+// canRun reports whether a worker can consume the data it receives. If it cannot, the kernel buffers the data.
 func canRun(a stacks.Activity) bool {
 	return a != stacks.Held && a != stacks.Stopped && a != stacks.Disk && a != stacks.Unknown
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/elasticrun/elasticrun/internal/stacks"
 )
 
-// procReader reads the counters of one process. It keeps no files open: with many workers those would be many, and
-// keeping them saves only half of the little time. Only one goroutine at a time may use it.
+// procReader reads the counters of one process. It keeps no files open: many workers would need many, and open files
+// save only half of the short time. Only one goroutine at a time may use it.
 type procReader struct {
 	last threadTime // of the main thread, as of the last read
 }
 
-// buffers hold what is read from /proc, for all workers. The longest file, status, has the masks of all CPUs.
+// buffers hold what is read from /proc, for all workers. The longest file is status, because of its CPU masks.
 var buffers = sync.Pool{New: func() any { return new([8192]byte) }}
 
-// read takes a sample of a process. ok is false if there is no such process; the observation is not known if the
+// read takes a sample of a process. ok is false if the process does not exist. The observation is not known if the
 // process cannot be read for another reason.
 func (r *procReader) read(pid int) (o observation, ok bool) {
 	buf := buffers.Get().(*[8192]byte)
@@ -37,7 +37,7 @@ func (r *procReader) read(pid int) (o observation, ok bool) {
 	if !ok {
 		return o, false
 	}
-	survivor := byte(0) // state of another thread, if the main one has ended
+	survivor := byte(0) // state of another thread, if the main thread has exited
 	if hasEnded(all.state) {
 		if _, survivor = otherThread(pid); survivor == 0 {
 			return o, false
@@ -63,11 +63,11 @@ func (r *procReader) read(pid int) (o observation, ok bool) {
 	return o, true
 }
 
-// hasEnded reports whether that is the state of a thread that runs no more.
+// hasEnded reports whether a thread in that state has exited.
 func hasEnded(state byte) bool { return state == 'Z' || state == 'X' }
 
-// otherThread returns a thread of a process that is not its main one, and its state; 0 if none runs. A process whose
-// main thread has ended goes on until the last of them has.
+// otherThread returns a thread other than the main one, and its state; 0 if none runs. A process whose main thread has
+// exited lives until its last thread exits.
 func otherThread(pid int) (tid int, state byte) {
 	dir := fmt.Sprintf("/proc/%d/task/", pid)
 	tasks, _ := os.ReadDir(dir)
@@ -81,7 +81,7 @@ func otherThread(pid int) (tid int, state byte) {
 	return 0, 0
 }
 
-// mainEnded reports whether the main thread of a process has ended, and others run.
+// mainEnded reports whether the main thread of a process has exited while others run.
 func mainEnded(pid int) bool {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	s, ok := parseStat(data)
@@ -103,7 +103,7 @@ func readProc(buf *[8192]byte, pid int, name string) ([]byte, error) {
 	return buf[:max(n, 0)], err
 }
 
-// stat is what /proc/PID/stat says.
+// stat is the content of /proc/PID/stat.
 type stat struct {
 	state              byte
 	parent             int
@@ -136,7 +136,7 @@ func parseStat(data []byte) (s stat, ok bool) {
 	return s, false
 }
 
-// parseIO returns rchar and wchar of proc_pid_io(5) together.
+// parseIO returns the sum of rchar and wchar of proc_pid_io(5).
 func parseIO(data []byte) uint64 { return field(data, "rchar:") + field(data, "wchar:") }
 
 // parseStatus reads lines of proc_pid_status(5).
@@ -166,8 +166,8 @@ func number(text []byte) (n uint64) {
 	return n
 }
 
-// waitsForPeople reports whether a sleeping main thread reads from a terminal, or has written to a pipe at stdout or
-// stderr that is full.
+// waitsForPeople reports whether a sleeping main thread reads from a terminal, or writes to a full pipe at stdout or
+// stderr.
 func waitsForPeople(pid int) (atTerminal, unread bool) {
 	switch wait := stacks.KernelWait(pid); {
 	case strings.HasSuffix(wait, "pipe_write"):
@@ -186,8 +186,8 @@ func waitsForPeople(pid int) (atTerminal, unread bool) {
 	return false, false
 }
 
-// systemCall returns the number and the first argument of the system call in which the main thread of a process is
-// (proc_pid_syscall(5)); known is false if the kernel does not say.
+// systemCall returns the number and the first argument of the main thread's current system call (proc_pid_syscall(5)).
+// known is false if the kernel does not report it.
 func systemCall(pid int) (number int, first uint64, known bool) {
 	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 	fields := strings.Fields(string(call))
@@ -201,13 +201,13 @@ func systemCall(pid int) (number int, first uint64, known bool) {
 	return number, first, err == nil
 }
 
-// maxArgs bounds the command line of a process that is kept, in bytes.
+// maxArgs bounds how much of a process's command line is kept, in bytes.
 const maxArgs = 1 << 10
 
-// maxProcesses bounds the processes of one worker that are listed.
+// maxProcesses bounds how many processes of one worker are listed.
 const maxProcesses = 512
 
-// listProcesses returns a process and its descendants, the nearest first. Those that end meanwhile may be missing.
+// listProcesses returns a process and its descendants, nearest first. Processes that exit meanwhile may be missing.
 func listProcesses(root int) []process {
 	found := make([]process, 0, 8)
 	seen := []int{root}

@@ -6,11 +6,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/pystack"
 )
 
-// maxSearched bounds the processes of a worker in which Python is looked for.
+// maxSearched bounds how many processes of a worker are searched for Python.
 const maxSearched = 64
 
-// pythonReader reads the Python stacks of a worker: of the worker itself, or of the nearest descendant that is Python.
-// Only one goroutine at a time may use it.
+// pythonReader reads the Python stacks of a worker: of the worker itself, or of its nearest Python descendant. Only one
+// goroutine at a time may use it.
 type pythonReader struct {
 	worker  int              // pid
 	process *pystack.Process // nil: not found
@@ -45,7 +45,7 @@ func (r *pythonReader) threads(all bool) ([]pystack.Thread, error) {
 	return []pystack.Thread{main}, err
 }
 
-// find opens the worker's Python. If there is none yet, it returns what is to be said of the worker.
+// find opens the worker's Python process. If there is none yet, find returns the problem to report for the worker.
 func (r *pythonReader) find() (_ stackRead, found bool) {
 	pid, p, err := r.worker, (*pystack.Process)(nil), error(nil)
 	if p, err = pystack.Open(pid); err != nil && !starts(err) {
@@ -72,7 +72,7 @@ func (r *pythonReader) find() (_ stackRead, found bool) {
 	return stackRead{known: true}, false
 }
 
-// starts reports whether a process is Python, and has no frames yet.
+// starts reports whether a process is Python but has no frames yet.
 func starts(err error) bool {
 	return errors.Is(err, pystack.ErrNoInterpreter) || errors.Is(err, pystack.ErrReplaced)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sign is a kind of sign of life. Where one sample shows several, the first in this order names them.
+// sign is a kind of sign of life. If one sample shows several kinds, the first in this order names the sample.
 type sign uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	faultsSign
 	childSign
 	framesSign
-	exitSign // the worker has ended
+	exitSign // the worker has exited
 	signKinds
 )
 
@@ -44,24 +44,25 @@ func (s signSet) first() sign {
 	return noSign
 }
 
-// rate is how much a counter must grow to count: per second on average, and in all.
+// rate is how much a counter must grow to count as a sign: per second on average, and in total.
 type rate struct {
 	perSecond float64
 	least     uint64
 }
 
 var (
-	// enoughBytes is above what idle threads read and write: event files, queues between processes, sockets of
-	// monitors.
+	// enoughBytes is above what idle threads read and write, such as event files, queues between processes and the
+	// sockets of monitors.
 	enoughBytes = rate{64 << 10, 64 << 10}
 	// enoughFaults is above what the allocator of an idle process causes, and far below what a copy into new memory
-	// does.
+	// causes.
 	enoughFaults = rate{16, 64}
-	// enoughCPU is the share of a core, in ticks, above which another program below a worker does its work for it.
+	// enoughCPU is a share of a core, in ticks. A program below a worker that uses more is taken to do the worker's
+	// work.
 	enoughCPU = rate{0.10 * ticksPerSecond, 1}
 )
 
-// reached reports whether a counter has grown enough in that time. A smaller counter is another process's.
+// reached reports whether a counter has grown enough in dt. A counter that shrank belongs to another process.
 func (r rate) reached(last, now uint64, in time.Duration) bool {
 	if now < last || in <= 0 {
 		return false
@@ -70,13 +71,13 @@ func (r rate) reached(last, now uint64, in time.Duration) bool {
 	return grown >= r.least && float64(grown) >= r.perSecond*in.Seconds()
 }
 
-// ring holds the last distinct stacks.
+// ring holds the most recent distinct stacks.
 type ring struct {
 	size   int
-	hashes []uint64 // the one that was seen last is the last one
+	hashes []uint64 // the most recently seen is last
 }
 
-// add records a stack and reports whether it was not among the last ones.
+// add records a stack and reports whether the ring did not hold it yet.
 func (r *ring) add(hash uint64) (unseen bool) {
 	if at := slices.Index(r.hashes, hash); at >= 0 {
 		r.hashes = slices.Delete(r.hashes, at, at+1)

@@ -12,14 +12,14 @@ import (
 
 // Options configure a [Watcher].
 type Options struct {
-	// Timeout is the silence after which a node is quiet. 0 derives it from the rhythm of the workers' own signs.
+	// Timeout is the silence after which a node is quiet. 0 derives the timeout from the rhythm of the workers' signs.
 	Timeout time.Duration
-	// Off means that Run takes no samples. Look works all the same.
+	// Off disables the samples of Run. Look still works.
 	Off bool
-	// Blind means that the workers' processes cannot be read, because their pids are not those of /proc. Run takes no
-	// samples then, and to Look every worker is unknown.
+	// Blind says that the workers' pids are not those of /proc, so their processes cannot be read. Run then takes no
+	// samples, and Look returns every worker as unknown.
 	Blind bool
-	// Suspended reports whether the job is suspended, as by Ctrl-Z. Nil is never.
+	// Suspended reports whether the job is suspended, for example by Ctrl-Z. Nil means never.
 	Suspended func() bool
 	// Logger is the launcher's own log. The zero value discards.
 	Logger zerolog.Logger
@@ -28,40 +28,40 @@ type Options struct {
 // Worker is a worker that was started and has not been reaped.
 type Worker struct {
 	LocalRank, PID int
-	// Output returns how many bytes of the worker's output the launcher has seen. Files are those to which the worker
-	// writes its output itself. Nil and none are unknown.
+	// Output returns how many bytes of the worker's output the launcher has seen; nil means unknown. Files are the
+	// files that the worker writes its output to directly; none means unknown.
 	Output func() int64
 	Files  []string
-	// Step returns the last step in the worker's output, if there is one. Nil: nobody looks for steps.
+	// Step returns the last step in the worker's output, if any. Nil means that the output is not searched for steps.
 	Step func() (int64, bool)
-	// Heartbeat is the file that the worker may touch or write its step into; empty for none.
+	// Heartbeat is the file that the worker may touch, or write its step to; empty for none.
 	Heartbeat string
 }
 
 // Quiet says that no worker of the node shows a sign of life.
 type Quiet struct {
-	// For is the time since the last sign of any worker, without the time in which the job was suspended or held.
+	// For is the time since the last sign of any worker. It excludes the time in which the job was suspended or held.
 	For time.Duration
-	// Learned says that so long a silence is unusual: without a given timeout that a rhythm of signs was learned, with
-	// one that a worker has shown a sign since its Python ran.
+	// Learned says that such a long silence is unusual. Without a configured timeout, it means that a rhythm of signs
+	// was learned. With a timeout, it means that a worker has shown a sign since its Python started.
 	Learned bool
-	// Held says why the silence does not grow at present, such as a debugger; empty if it grows.
+	// Held says why the silence is not growing now, for example because of a debugger; empty if the silence grows.
 	Held string
 }
 
-// Watcher looks for signs of life of the workers of this node.
+// Watcher looks for signs of life of this node's workers.
 type Watcher struct {
 	opts       Options
 	newSampler func([]Worker) sampler
 
 	mu      sync.Mutex
 	node    *node    // guarded by mu; nil before Run
-	workers []Worker // guarded by mu: those of the last Run, while it runs
+	workers []Worker // guarded by mu: the workers of the last Run, while it runs
 
-	looks chan struct{} // has room for the one close look that is allowed at a time
-	stuck map[int]bool  // of the owner of looks: pids of workers that an earlier look still waits for
+	looks chan struct{} // semaphore of one: only one close look runs at a time
+	stuck map[int]bool  // owned by the holder of looks: pids whose read in an earlier look still blocks
 
-	// What has been named once, by the goroutine in Run.
+	// Warnings that were already logged. Only the goroutine in Run uses these fields.
 	warnedHeartbeat, warnedSteps bool
 }
 
@@ -74,9 +74,10 @@ func New(opts Options) *Watcher {
 	return w
 }
 
-// Run samples the workers until ctx ends. It calls changed when the node becomes quiet, again when what it reported
-// besides the time has changed, and with nil when a worker shows a sign again. The first sample comes after one
-// interval; nothing is read before. When Run returns, only a read that the kernel blocks may still be under way.
+// Run samples the workers until ctx ends. It calls changed when the node becomes quiet, and again when anything it
+// reported except the time changes. It calls changed with nil when a worker shows a sign again. The first sample, and
+// the first read, come after one interval. After Run returns, only a read that the kernel blocks may still be in
+// progress.
 func (w *Watcher) Run(ctx context.Context, workers []Worker, changed func(*Quiet)) {
 	n := newNode(w.opts.Timeout, workers)
 	w.enter(n, workers)
@@ -109,14 +110,14 @@ func (w *Watcher) Run(ctx context.Context, workers []Worker, changed func(*Quiet
 	}
 }
 
-// enter makes the workers known to Look and Signs.
+// enter makes the workers visible to Look and Signs.
 func (w *Watcher) enter(n *node, workers []Worker) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.node, w.workers = n, workers
 }
 
-// sample takes one sample. Only the decisions need the lock.
+// sample takes one sample. It holds the lock only for the decisions.
 func (w *Watcher) sample(ctx context.Context, n *node, source sampler, dt time.Duration) (q *Quiet, changed bool) {
 	if w.opts.Suspended != nil && w.opts.Suspended() {
 		w.locked(n.suspend)
@@ -149,8 +150,8 @@ func (w *Watcher) locked(f func()) {
 	f()
 }
 
-// Signs returns the last signs of life and steps of the workers by local rank, as of the last sample; nil if none are
-// taken. It reads nothing.
+// Signs returns each worker's last sign of life and last step by local rank, as of the last sample. It returns nil if
+// no samples are taken. Signs reads nothing itself.
 func (w *Watcher) Signs() map[int]stacks.Life {
 	if w.opts.Off || w.opts.Blind {
 		return nil
@@ -166,8 +167,8 @@ func (w *Watcher) Signs() map[int]stacks.Life {
 	return signs
 }
 
-// Newest returns the local rank of the worker whose sign of life is the newest, as of the last sample, and that sign,
-// as in [stacks.Life]. Of several the first one counts. The sign is "" if no worker has shown one.
+// Newest returns the local rank of the worker with the newest sign of life as of the last sample, and that sign as in
+// [stacks.Life]. The first of several equally new workers counts. The sign is "" if no worker has shown one.
 func (w *Watcher) Newest() (localRank int, sign string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +186,7 @@ func (w *Watcher) Newest() (localRank int, sign string) {
 	return newest.localRank, newest.latest
 }
 
-// life returns what the samples so far have shown.
+// life returns what the samples have shown so far.
 func (w *worker) life() stacks.Life {
 	l := stacks.Life{Quiet: w.quiet.Seconds(), Sign: w.latest, Silent: w.silent.Seconds()}
 	if w.hidden {
@@ -198,7 +199,7 @@ func (w *worker) life() stacks.Life {
 	return l
 }
 
-// warnHeartbeat names the first heartbeat file that cannot be used.
+// warnHeartbeat warns of the first heartbeat file that cannot be used.
 func (w *Watcher) warnHeartbeat(worker Worker, problem error) {
 	if w.warnedHeartbeat {
 		return
@@ -207,10 +208,10 @@ func (w *Watcher) warnHeartbeat(worker Worker, problem error) {
 	w.opts.Logger.Warn().Int("local_rank", worker.LocalRank).Err(problem).Msg("a problem with a heartbeat file")
 }
 
-// stepsTimeout is how long a pattern for steps may match nothing before that is named.
+// stepsTimeout is how long a step pattern may match nothing before a warning.
 const stepsTimeout = 5 * time.Minute
 
-// warnSteps names a pattern for steps that has matched nothing.
+// warnSteps warns of a step pattern that has matched nothing.
 func (w *Watcher) warnSteps(n *node, workers []Worker, quiet bool) {
 	if w.warnedSteps || !quiet && n.clock < stepsTimeout {
 		return
@@ -220,7 +221,7 @@ func (w *Watcher) warnSteps(n *node, workers []Worker, quiet bool) {
 			return
 		}
 		if _, found := worker.Step(); found {
-			w.warnedSteps = true // nothing is to be named
+			w.warnedSteps = true // no warning is needed
 			return
 		}
 	}

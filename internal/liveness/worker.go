@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// mainRing and threadRing are how many distinct stacks are remembered. A loop that waits visits fewer; a loop that
-	// trains visits more.
+	// mainRing and threadRing are how many distinct stacks are remembered. A waiting loop visits fewer stacks; a
+	// training loop visits more.
 	mainRing   = 16
 	threadRing = 64
-	// busyShare is the share of a core from which on the other threads of a process are read while the main one sleeps.
+	// busyShare is the share of a core above which the other threads of a process are read while its main thread
+	// sleeps.
 	busyShare = 0.05
-	// mostVain bounds the pause between two searches for Python below a worker, to 2 to the power of it samples.
+	// mostVain limits the pause between two searches for Python below a worker to 2^mostVain samples.
 	mostVain = 4
 )
 
-// worker is what is known of one worker. It has no clock: each sample says how much time has passed.
+// worker is what is known of one worker. It has no clock: each sample passes in the elapsed time.
 type worker struct {
 	localRank, pid int
 
@@ -28,14 +29,14 @@ type worker struct {
 	elapsed time.Duration // since last was taken
 	ended   bool
 	shown   signSet       // in this sample
-	quiet   time.Duration // since the last sign, as far as it counts
-	latest  string        // the last sign, for people; "" for none
-	// hidden says that the main thread has run since that sign while another worker of the node showed one, so that its
-	// stack was not read. quiet counts from then.
+	quiet   time.Duration // counted time since the last sign
+	latest  string        // the last sign, in words for people; "" for none
+	// hidden says that the main thread has run since the last sign while another worker of the node showed a sign, so
+	// the main thread's stack was not read. quiet counts from then on.
 	hidden bool
-	wrote  bool          // there was output in this sample, whether it is a sign or not
-	silent time.Duration // since the last output, as far as it counts
-	// delegates says that the main thread was, when it was read last, in a wait for another thread or process to end.
+	wrote  bool          // this sample had output, whether it is a sign or not
+	silent time.Duration // counted time since the last output
+	// delegates says that the main thread, when last read, waited for another thread or process to end.
 	delegates bool
 	step      optional // the last one, from the output or the heartbeat file
 	counts    [signKinds]recurrence
@@ -43,22 +44,22 @@ type worker struct {
 	ran   bool    // the main thread has run since the last sample
 	share float64 // of a core that the process has used since
 
-	// unread says that the main thread has run since its stack was read, or was never read.
+	// unread says that the main thread has run since its stack was last read, or that the stack was never read.
 	unread       bool
 	framed       bool // the last sample showed frames, whether they counted or not
 	mainStacks   ring
 	threadStacks ring
-	// python is the Python process of the worker, 0 before one was found; noPython says that there is none.
+	// python is the pid of the worker's Python process, 0 before one is found. noPython says that there is none.
 	python   int
 	noPython bool
-	// pause is for how many samples Python is not looked for, after it was looked for in vain that many times.
+	// pause is how many samples to skip before the next search for Python. It grows with each failed search.
 	pause, vain int
-	debugger    string // in whose prompt the stack is that was read last
-	// began says that the worker's Python has run a frame, or that it is not Python. signed says that it has shown a
-	// sign since.
+	debugger    string // at whose prompt the last stack that was read is
+	// began says that the worker's Python has run a frame, or that the worker is not Python. signed says that the
+	// worker has shown a sign since.
 	began, signed bool
 
-	children map[processID]process // as of the last scan; nil if there was none in this silence
+	children map[processID]process // as of the last scan; nil before the first scan of this silence
 	scanned  time.Duration         // since that scan
 }
 
@@ -68,8 +69,8 @@ func newWorker(localRank, pid int) *worker {
 	}
 }
 
-// observe takes a sample, dt after the one before. The counters of a process begin at 0 with the process, so the first
-// sample shows what has happened since the start.
+// observe takes a sample, dt after the previous one. A process's counters start at 0, so the first sample shows
+// everything since the process started.
 func (w *worker) observe(o observation, dt time.Duration) {
 	w.shown, w.ran, w.share, w.wrote = 0, false, 0, false
 	w.elapsed += dt
@@ -112,8 +113,8 @@ func (w *worker) compare(last, now observation, in time.Duration) {
 			w.step = s
 		}
 	}
-	// While the main thread stands still, a thread may go on to print that it waits. If the process computes, or the main
-	// thread waits for another one to end, that one does the work.
+	// While the main thread stands still, another thread may keep printing that it waits. That output is a sign only if
+	// the process computes, or if the main thread waits for another thread to end and so delegates its work.
 	w.wrote = now.output > last.output
 	if w.wrote && (w.ran || w.noPython || w.share >= busyShare || w.delegates) {
 		w.shown.add(outputSign)
@@ -121,17 +122,16 @@ func (w *worker) compare(last, now observation, in time.Duration) {
 	if enoughBytes.reached(last.bytes, now.bytes, in) {
 		w.shown.add(bytesSign)
 	}
-	// Received data, RDMA and mapped files do not count as bytes, but land in memory.
+	// Received data, RDMA and mapped files do not count as bytes, but they cause page faults when they land in memory.
 	if enoughFaults.reached(last.faults, now.faults, in) {
 		w.shown.add(faultsSign)
 	}
 }
 
-// printed reports whether there was output in this sample that is a sign only if another program below the worker wrote
-// it.
+// printed reports whether this sample had output that is a sign only if another program below the worker wrote it.
 func (w *worker) printed() bool { return w.wrote && !w.shown.has(outputSign) }
 
-// addTree takes a list of the worker's processes. The first one in a silence is what later ones are compared with.
+// addTree takes a list of the worker's processes. Later lists are compared with the first one of a silence.
 func (w *worker) addTree(processes []process) {
 	before, in, subject := w.children, w.scanned, cmp.Or(w.python, w.pid)
 	w.children, w.scanned = make(map[processID]process, len(processes)), 0
@@ -159,8 +159,8 @@ func (w *worker) addTree(processes []process) {
 	}
 }
 
-// othersRun reports whether a program runs below the worker that is no part of the subject, and does more than to start
-// it, as a shell does. Such a program may be the trainer, and the subject only its wrapper.
+// othersRun reports whether another program that is not part of the subject runs below the worker and does more than
+// start the subject, as a shell does. Such a program may be the trainer, and the subject only its wrapper.
 func (w *worker) othersRun(subject process) bool {
 	parents := make(map[int]int, len(w.children)) // by pid
 	for id, p := range w.children {
@@ -178,14 +178,14 @@ func (w *worker) othersRun(subject process) bool {
 	return false
 }
 
-// isPartOf reports whether a descendant runs the program of the worker: it was forked, or package multiprocessing has
-// started it. A script that the worker runs as a program of its own is none, though it is Python too.
+// isPartOf reports whether a descendant runs the worker's own program: it was forked, or package multiprocessing
+// started it. A script that the worker runs as a separate program is not part of it, even if it is Python.
 func (p process) isPartOf(worker process) bool {
 	return p.exe == worker.exe && (p.args == worker.args || strings.Contains(p.args, "from multiprocessing."))
 }
 
-// compareChild finds the signs of a descendant. own says that it is a part of the worker. Its CPU time is no sign then,
-// because data loaders poll.
+// compareChild finds the signs of a descendant. own says that the descendant is part of the worker; its CPU time is
+// then no sign, because data loaders poll.
 func (w *worker) compareChild(last, now process, own bool, in time.Duration) {
 	if enoughBytes.reached(last.bytes, now.bytes, in) {
 		w.shown.add(bytesSign)
@@ -198,7 +198,7 @@ func (w *worker) compareChild(last, now process, own bool, in time.Duration) {
 	}
 }
 
-// wish returns which stacks show whether the worker moves.
+// wish returns which stacks must be read to see whether the worker moves.
 func (w *worker) wish() stackWish {
 	switch {
 	case w.ended || !w.last.known || w.pause > 0:
@@ -211,7 +211,7 @@ func (w *worker) wish() stackWish {
 	return noStacks // the stack cannot have changed
 }
 
-// addStacks takes the stacks that wish asked for.
+// addStacks takes the stacks that wish requested.
 func (w *worker) addStacks(r stackRead, seed maphash.Seed) {
 	if !r.known {
 		return
@@ -239,7 +239,7 @@ func (w *worker) addStacks(r stackRead, seed maphash.Seed) {
 	}
 }
 
-// held says why the worker does nothing by the will of a person; empty if that is not so.
+// held says why a person keeps the worker from running; empty if nobody does.
 func (w *worker) held() string {
 	switch {
 	case w.ended || !w.last.known:
@@ -256,8 +256,8 @@ func (w *worker) held() string {
 	return ""
 }
 
-// settle ends a sample. counted is the time that passed as far as it counts, now the node's clock; others says that
-// another worker of the node has shown a sign. It reports whether a kind of sign has a rhythm by now.
+// settle ends a sample. counted is the part of the elapsed time that counts, and now is the node's clock. others says
+// that another worker of the node has shown a sign. settle reports whether a kind of sign now has a rhythm.
 func (w *worker) settle(counted, now time.Duration, others bool) (rhythm bool) {
 	if w.silent += counted; w.wrote {
 		w.silent = 0

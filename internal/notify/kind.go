@@ -10,14 +10,14 @@ const (
 	Ended           Kind = "ended"            // the launcher has ended
 	Restart         Kind = "restart"          // the workers were restarted after a failure
 	RepeatedFailure Kind = "repeated_failure" // likewise, and the failure was the same as the one before
-	BudgetSpent     Kind = "budget_spent"     // likewise, and no further restart is left
+	BudgetSpent     Kind = "budget_spent"     // likewise, and no restart is left
 	NodeLost        Kind = "node_lost"        // the job goes on without a node, or with another one
 	Hang            Kind = "hang"             // a hang is suspected
-	Preempted       Kind = "preempted"        // the workers are to save
+	Preempted       Kind = "preempted"        // the workers should save a checkpoint
 )
 
-// selector decides which events are notices. Of the nodes of a job only the one with rank 0 in its latest round has
-// any.
+// selector decides which events are notices. Of a job's nodes, only the one with rank 0 in its latest round sends
+// notices.
 type selector struct {
 	only     bool // there is no other node
 	windowed bool // failures are forgiven after some time, so the count of restarts does not show what is left

@@ -1,8 +1,8 @@
-// Package notify runs a command of the user's with each notice about the job: one JSON document on its stdin. It knows
-// neither the agent nor the rendezvous: notices follow from the agent's events.
+// Package notify runs a user command for each notice about the job and passes it one JSON document on stdin. The
+// package knows neither the agent nor the rendezvous: notices follow from the agent's events.
 //
-// [Notifier.Emit] never blocks. One goroutine runs the command, one notice at a time, with a limit on its time. It ends
-// with [Notifier.Close].
+// [Notifier.Emit] never blocks. One goroutine runs the command for one notice at a time, with a time limit. The
+// goroutine exits after [Notifier.Close].
 package notify
 
 import (
@@ -23,7 +23,7 @@ import (
 const (
 	// commandLimit is how long the command may take for one notice.
 	commandLimit = 10 * time.Second
-	// maxWaiting bounds the notices that wait for the command. The oldest ones are left out.
+	// maxWaiting bounds the queue of notices that wait for the command. The oldest notices are dropped.
 	maxWaiting = 16
 )
 
@@ -32,7 +32,7 @@ type notice struct {
 	Kind Kind `json:"notice"`
 	// LeftOut is how many notices before this one were left out, because the command was too slow.
 	LeftOut int `json:"left_out,omitempty"`
-	// Seq hides the number of the event in the event log, which there need not be.
+	// Seq hides the event's number in the event log, because there may be no event log.
 	Seq struct{} `json:"seq,omitzero"`
 	events.Event
 }
@@ -42,8 +42,8 @@ type Options struct {
 	// Command is run by sh -c.
 	Command string
 	Env     []string
-	// Only says that this is the job's only node: it notifies of the end of a job that had no round. Windowed says that
-	// failures are forgiven after some time.
+	// Only says that this node is the job's only one: it also notifies when a job ends that had no round. Windowed says
+	// that failures are forgiven after some time.
 	Only, Windowed bool
 	Logger         zerolog.Logger
 	// Limit is how long the command may take for one notice; 0 is 10 s.
@@ -64,10 +64,10 @@ type Notifier struct {
 	leftOut int
 	closing bool
 
-	failed bool // a failure of the command was logged; of the goroutine alone
+	failed bool // a failure of the command was logged; only the goroutine uses it
 }
 
-// New returns a notifier whose goroutine runs until Close, also if ctx ends.
+// New returns a notifier. Its goroutine runs until Close, even if ctx ends.
 func New(ctx context.Context, o Options) *Notifier {
 	if o.Limit == 0 {
 		o.Limit = commandLimit
@@ -108,8 +108,8 @@ func (n *Notifier) signal() {
 	}
 }
 
-// Close waits until the command has run for the last notice, for as long as that and the one before may take, or for
-// limit if that is not 0, and not after ctx ends. Of the notices that wait it leaves out all others.
+// Close waits until the command has run for the last notice, at most for the time limit of that notice and the one
+// before, or for limit if it is not 0. It stops waiting when ctx ends. Close drops all other waiting notices.
 func (n *Notifier) Close(ctx context.Context, limit time.Duration) {
 	n.mu.Lock()
 	n.closing = true
@@ -188,7 +188,7 @@ func (n *Notifier) send(ctx context.Context, what notice) {
 	}
 	n.failed = true
 	last := ""
-	if _, exited := errors.AsType[*exec.ExitError](err); exited { // else it may still write
+	if _, exited := errors.AsType[*exec.ExitError](err); exited { // otherwise the command may still write
 		last = out.LastLine()
 	}
 	n.opts.Logger.Warn().Err(err).Str("notice", string(what.Kind)).Str("output", last).

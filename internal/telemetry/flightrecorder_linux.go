@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// recorderPipeEnv is the prefix of the named pipes at which NCCL's flight recorder waits for orders to write its dump:
-// rank 3 has PREFIX3.pipe (torch 2.14, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, DumpPipe).
+// recorderPipeEnv is the prefix of the named pipes at which NCCL's flight recorder waits for requests to write its
+// dump. Rank 3 has PREFIX3.pipe (torch 2.14, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, DumpPipe).
 const recorderPipeEnv = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 
-// orderDumps asks the flight recorders of the workers of this node for their dumps, if the user has named pipes for
-// that. It does not block: a pipe without a reader, and what is no pipe, is left alone.
+// orderDumps requests dumps from the flight recorders of this node's workers, if the user has configured the pipes. It
+// does not block, and it skips pipes without a reader and files that are not pipes.
 func (t *Telemetry) orderDumps() {
 	prefix := os.Getenv(recorderPipeEnv)
 	if prefix == "" {

@@ -25,13 +25,13 @@ import (
 
 // hangs keeps what this node knows of the hangs of its job.
 type hangs struct {
-	auto   bool   // nobody has said how long a pause may be
+	auto   bool   // no timeout was configured
 	action string // --hang-action
-	whole  string // where the stacks of the last hang are; it belongs to Examine
+	whole  string // path of the stacks of the last hang; only Examine uses it
 
 	mu    sync.Mutex
 	all   []report.Hang // the last ones
-	shown string        // who was said last to be the reason, in which round; empty for nobody
+	shown string        // the suspect shown last, and its round; empty for nobody
 	last  hang.Finding  // the last one, of round, at that time
 	round int
 	at    time.Time
@@ -45,7 +45,7 @@ func (h *hangs) add(found report.Hang) {
 	h.all = h.all[max(0, len(h.all)-report.MaxHangs):]
 }
 
-// isNew reports whether who is the reason differs from who was the last time, and remembers it.
+// isNew reports whether the suspect differs from the last one, and remembers it.
 func (h *hangs) isNew(who string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *hangs) isNew(who string) bool {
 	return isNew
 }
 
-// compare returns a finding compared with the last one of the same round, and remembers it.
+// compare compares a finding with the last one of the same round, and remembers it.
 func (h *hangs) compare(f hang.Finding, round int, now time.Time) hang.Finding {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *hangs) compare(f hang.Finding, round int, now time.Time) hang.Finding {
 	return f
 }
 
-// over records that the last hang is over, and returns in words how long no worker had made progress.
+// over records that the last hang is over. It returns in words how long no worker made progress.
 func (h *hangs) over(at time.Time) (hungFor string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +89,7 @@ func (h *hangs) list() []report.Hang {
 // Hangs returns the hangs of the job so far.
 func (t *Telemetry) Hangs() []report.Hang { return t.hangs.list() }
 
-// look watches the workers of this node closely, and returns what they are doing and those that have exited with 0.
+// look watches the workers of this node closely. It returns what they do, and the workers that exited with 0.
 func (t *Telemetry) look(ctx context.Context, allThreads bool) []stacks.Worker {
 	lives := t.liveness.Look(ctx)
 	lines := t.observer.LastLines(ctx)
@@ -113,7 +113,7 @@ func (t *Telemetry) look(ctx context.Context, allThreads bool) []stacks.Worker {
 	return workers
 }
 
-// Examine judges what the nodes of a round have replied to a look at their workers, and shows a hang to people. It is
+// Examine judges the nodes' replies after a look at their workers, and reports a hang to the user. It is
 // [elastic.Options.Examine].
 func (t *Telemetry) Examine(ctx context.Context, round int, nodes []rounds.NodeStacks) rounds.HangFinding {
 	var workers []stacks.Worker
@@ -142,8 +142,8 @@ func (t *Telemetry) Examine(ctx context.Context, round int, nodes []rounds.NodeS
 	return found
 }
 
-// failureOf returns the failure of the worker that is the likeliest reason for a hang, or of the lowest rank if that
-// cannot be told. whole says where all stacks are; it may be empty.
+// failureOf returns the failure of the worker that most likely caused a hang, or of the lowest rank if the cause is
+// unknown. whole says where all stacks are; it may be empty.
 func failureOf(f hang.Finding, round int, whole string) *rdzv.Failure {
 	w := f.Workers[0]
 	if len(f.Odd) > 0 {
@@ -161,8 +161,8 @@ func failureOf(f hang.Finding, round int, whole string) *rdzv.Failure {
 	return &rdzv.Failure{Failure: blamed, Grade: failure.Hang.Grade(), Age: age}
 }
 
-// showHang writes the stacks of a hang to the log folder, if there is one, and shows it on the console. It returns
-// where all stacks are, in words for people; empty if nowhere.
+// showHang writes the stacks of a hang to the log folder, if there is one, and prints the hang on the console. It
+// returns in words where all stacks are; empty if they are nowhere.
 func (t *Telemetry) showHang(ctx context.Context, f hang.Finding, round int) (whole string) {
 	now := time.Now()
 	files, err := t.writeHangInTime(ctx, f, round, now)
@@ -181,7 +181,7 @@ func (t *Telemetry) showHang(ctx context.Context, f hang.Finding, round int) (wh
 	return whole
 }
 
-// nextStep says what follows a hang that was found, by --hang-action. atWork says that a worker's child is at work.
+// nextStep says what --hang-action does after a hang was found. atWork says that a worker's child process is working.
 func (h *hangs) nextStep(atWork bool) string {
 	what := "the workers are restarted"
 	switch rounds.HangAction(h.action) {
@@ -201,10 +201,10 @@ func (h *hangs) nextStep(atWork bool) string {
 	return fmt.Sprintf("%s, %s (--hang-action=%s)", when, what, h.action)
 }
 
-// writeTimeout is how long a hang's report on the console waits for the log folder.
+// writeTimeout limits how long a hang's report on the console waits for the log folder.
 const writeTimeout = 5 * time.Second
 
-// writeHangInTime is writeHang for a folder whose disk may not answer.
+// writeHangInTime is writeHang for a folder on a disk that may not answer.
 func (t *Telemetry) writeHangInTime(ctx context.Context, f hang.Finding, round int, at time.Time) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -251,7 +251,7 @@ func (t *Telemetry) writeHang(f hang.Finding, round int, at time.Time) ([]string
 func (t *Telemetry) recordHang(h report.Hang) {
 	h.Ranks = append([]int{}, h.Ranks...) // an empty list in JSON, not null
 	t.hangs.add(h)
-	go t.orderDumps() // its files may be on a disk that does not answer, and the caller must not wait for one
+	go t.orderDumps() // its files may be on a blocked disk, and the caller must not wait
 	e := t.event(events.KindHang, h.Time.Time)
 	e.Summary, e.Ranks = report.Head(h.Summary, report.MaxSummary), h.Ranks
 	t.sinks.Emit(e)
@@ -271,7 +271,7 @@ func (t *Telemetry) newestSign() string {
 	return ""
 }
 
-// HangFound records a hang that another node has found, or with nil that a worker of this node makes progress again. It
+// HangFound records a hang that another node found, or, with nil, that a worker of this node makes progress again. It
 // is [elastic.Options.HangFound].
 func (t *Telemetry) HangFound(f *rounds.HangFound) {
 	now := time.Now()

@@ -2,8 +2,8 @@ package telemetry
 
 import "context"
 
-// inTime returns the result of f, which a disk that does not answer may block. It returns false once ctx ends; f goes
-// on then, because nothing can end a system call.
+// inTime returns the result of f, which may block on a disk that does not answer. It returns false once ctx ends; f
+// keeps running, because a blocked system call cannot be canceled.
 func inTime[T any](ctx context.Context, f func() T) (result T, ok bool) {
 	done := make(chan T, 1)
 	go func() { done <- f() }()

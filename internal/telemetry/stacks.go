@@ -17,13 +17,13 @@ import (
 // maxStackLines is how many lines of stacks the console shows at once.
 const maxStackLines = 20
 
-// stacksFile is the file in the log folder to which the stacks that were shown are appended, without a limit.
+// stacksFile is the file in the log folder that gets all stacks that were shown, without a limit.
 const stacksFile = "stacks.log"
 
 var _ agent.Stacks = (*Telemetry)(nil)
 
-// Show implements agent.Stacks. The console has the main threads, in at most maxStackLines lines. The log folder has
-// the whole stacks of all threads, if the user wants log files.
+// Show implements agent.Stacks. It prints the main threads on the console, in at most maxStackLines lines. It writes
+// all threads with their whole stacks to the log folder, if the user wants log files.
 func (t *Telemetry) Show(ctx context.Context, title string, localRanks []int) (where string) {
 	workers := t.showStacks(ctx, title, localRanks)
 	if len(workers) == 0 {
@@ -43,7 +43,7 @@ func (t *Telemetry) ShowNow(ctx context.Context, title string) {
 func (t *Telemetry) showStacks(ctx context.Context, title string, localRanks []int) []stacks.Worker {
 	workers := t.observer.StacksOf(ctx, localRanks, true)
 	workers = slices.DeleteFunc(workers, stacks.Worker.Ended)
-	if len(workers) == 0 || errors.Is(ctx.Err(), context.Canceled) { // the caller does not want to know any more
+	if len(workers) == 0 || errors.Is(ctx.Err(), context.Canceled) { // the caller is no longer interested
 		return nil
 	}
 	text := stacks.Brief(stacks.Merge(workers, false), len(workers) == 1, maxStackLines)

@@ -46,14 +46,14 @@ type Telemetry struct {
 	log       zerolog.Logger
 	mu        sync.Mutex
 	last      events.Event       // guarded by mu: the fields that all events of the launcher have
-	sinks     events.Sinks       // tracker, the announcer, and those of file and console that there are
-	file      *events.FileLog    // nil: there is no --event-log
-	console   *events.TorchLines // nil: torch's events are not printed
-	notifier  *notify.Notifier   // nil: there is no --notify-cmd
-	listener  net.Listener       // nil: there is no --status-addr
+	sinks     events.Sinks       // tracker, the announcer, and file and console if set
+	file      *events.FileLog    // nil without --event-log
+	console   *events.TorchLines // nil if torch's events are not printed
+	notifier  *notify.Notifier   // nil without --notify-cmd
+	listener  net.Listener       // nil without --status-addr
 	server    *httpserver.Server // nil before Attach, or without a listener
-	port      *int               // of health checks; nil: none are answered
-	health    *httpserver.Server // nil before Attach, or without a port that can be used
+	port      *int               // of health checks; nil: none are served
+	health    *httpserver.Server // nil before Attach, or without a usable port
 	local     *httpserver.Server // for elasticrun ps, status and stop; nil before Attach, or if it could not be registered
 	usage     *procs.Sampler     // nil before Attach, like agent and gpus
 	agent     *agent.Agent       //
@@ -63,8 +63,8 @@ type Telemetry struct {
 	launcher  jobs.Launcher // zero before Attach
 }
 
-// Open opens the event log and the listener of --status-addr. Torch's events go to lines, if the user wants them. Its
-// errors are *config.UsageError; after an error nothing is left open.
+// Open opens the event log and the listener of --status-addr. It prints torch's events to lines if the user wants them.
+// Its errors are *config.UsageError; after an error nothing stays open.
 func Open(
 	ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger, lines io.Writer,
 ) (*Telemetry, error) {
@@ -124,7 +124,8 @@ func Open(
 	return t, nil
 }
 
-// announced returns what the launcher says of the job when it starts, as far as it is known before the first round.
+// announced returns what the launcher announces about the job at its start, as far as it is known before the first
+// round.
 func announced(cfg *config.Config) announce.Start {
 	program, args := cfg.Command("python")
 	_, oneThread := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
@@ -138,17 +139,17 @@ func announced(cfg *config.Config) announce.Start {
 	return s
 }
 
-// Job is how other commands of this machine find and close a job.
+// Job is what other commands on this machine need to find and close a job.
 type Job struct {
 	Launcher jobs.Launcher
 	Secret   config.Secret // of its agents
 	Close    status.CloseRun
 	Ask      status.AskStacks // may be nil
-	// Used is that of the rendezvous; may be nil.
+	// Used returns the rendezvous's goodput; may be nil.
 	Used func() (used *goodput.Goodput, final bool)
 }
 
-// Attach registers the job on this machine and starts to serve the status of its agent, which is about to run with that
+// Attach registers the job on this machine and starts to serve the status of its agent, which will run with that
 // watcher.
 func (t *Telemetry) Attach(
 	ctx context.Context, a *agent.Agent, gpus *topology.ComputeApps, watcher *liveness.Watcher, job Job,
@@ -170,9 +171,9 @@ func (t *Telemetry) Attach(
 		"http://"+t.listener.Addr().String()+"/status").Msg("status is served")
 }
 
-// serveHealth begins to answer health checks, if the user has named a port. They come from a kubelet or a load
-// balancer, which reaches the addresses of the node or the pod and not 127.0.0.1, so all addresses are listened on. As
-// under torchrun, a port that cannot be used changes nothing else.
+// serveHealth starts to answer health checks if the user has set a port. It listens on all addresses, because a kubelet
+// or a load balancer reaches the node's or pod's addresses and not 127.0.0.1. As under torchrun, an unusable port
+// changes nothing else.
 func (t *Telemetry) serveHealth(ctx context.Context) {
 	if t.port == nil {
 		return
@@ -200,13 +201,13 @@ func (t *Telemetry) Stacks(ctx context.Context, r rounds.StacksRequest) []byte {
 	return status.PackStacks(t.observer.Stacks(ctx, r.AllThreads))
 }
 
-// Waits records what this node waits for, in words for people; empty if that is not known.
+// Waits records what this node waits for, in words for people; empty if unknown.
 func (t *Telemetry) Waits(why string) { t.tracker.Waits(time.Now(), why) }
 
-// StoreChanged records who keeps the job's store.
+// StoreChanged records which node hosts the job's store.
 func (t *Telemetry) StoreChanged(s *status.Store) { t.tracker.StoreChanged(s) }
 
-// Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
+// Emit implements events.Sink. It does not block. Logged events come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
 	if r.Kind.Logged() {
 		t.mu.Lock()
@@ -225,11 +226,11 @@ func (t *Telemetry) event(kind events.Kind, at time.Time) events.Event {
 	return e
 }
 
-// shortNotice is how long the last notice may take if the node is about to be taken away, or somebody waits for the
-// launcher's end.
+// shortNotice limits the last notice if the node is about to be taken away, or if somebody waits for the launcher to
+// exit.
 const shortNotice = 2 * time.Second
 
-// Close emits and records how the launcher ended, and stops the status server. ctx ends with a stop signal.
+// Close emits and records how the launcher ended, and stops the status server. A stop signal ends ctx.
 func (t *Telemetry) Close(ctx context.Context, rep report.Report) {
 	if t == nil {
 		return
@@ -278,7 +279,7 @@ func (t *Telemetry) Close(ctx context.Context, rep report.Report) {
 	}
 }
 
-// recordEnd remembers this launcher and how it ended, if it leaves logs, so that elasticrun logs finds them.
+// recordEnd records how this launcher ended, if it leaves logs, so that elasticrun logs finds them.
 func (t *Telemetry) recordEnd(end events.Event) {
 	if !workerlog.HasLogs(t.launcher.LogDir) {
 		return

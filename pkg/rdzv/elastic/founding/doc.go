@@ -1,8 +1,8 @@
-// Package founding decides which agent begins the store of a job that its agents keep together, and which of two groups
-// goes on when they meet.
+// Package founding is for jobs whose agents keep the coordination store together, as a group. It decides which agent
+// founds the group, and which of two groups survives when they meet.
 //
-// [State] is what one agent knows of such groups. It is pure: announcements, errors and the time go in; decisions come
-// out. Package elastic has the network and the files, and the simulation of package rounds drives State as well.
+// [State] holds one agent's knowledge of these groups. It is pure: announcements, errors and the time go in; decisions
+// come out. Package elastic adds the network and the files. The simulation of package rounds drives State too.
 //
 // A State is not safe for concurrent use. docs/design/replication.md says why a job never has two stores.
 package founding

@@ -11,30 +11,30 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 )
 
-// State is what a process that can keep the store knows of the groups that keep it, or kept it, and what follows:
-// whether the process may found a group, and whether it gives up its own. It has neither a clock nor a network.
+// State is one process's knowledge of the groups that keep the store now or kept it before. State decides whether the
+// process may found a group, and whether it gives up its own group. It has neither a clock nor a network.
 type State struct {
 	TTL   time.Duration
-	Addr  string       // at which others reach this process
-	Index int          // of the endpoint, or NotAtEndpoint
-	Job   EarlierGroup // what the records of all groups of the job have in common
+	Addr  string       // where others reach this process
+	Index int          // index of this process's endpoint, or NotAtEndpoint
+	Job   EarlierGroup // the fields that the records of all groups of the job share
 
 	Earlier      *EarlierGroup // of an earlier process at the endpoint; nil once it is known to have ended
 	Status       group.Status
 	Closing      bool
 	WasMember    bool                 // this process has been in a group, or knows one
-	Leaderless   time.Time            // since when it knows no leader of its group
-	HeardOf      time.Time            // when it last heard of another group that has a leader
-	FirstHand    time.Time            // HeardOf, but not from a process that has passed the news on
-	otherGroup   string               // the instance of the last one
-	Followed     group.Announcement   // the group that this process has left its own one for, or has a session in
-	FollowedAs   Standing             // what its leader says of it
-	TooFew       time.Time            // since when too few agents of a former group may be alive; see mayReplace
-	leaderlessAt map[string]time.Time // since when agents of a former group have said that they know no leader
-	HasRound     bool                 // a round was decided, as far as this process knows
-	Yielding     bool                 // this process gives up its group, so no round is decided
+	Leaderless   time.Time            // since when this process knows no leader of its group
+	HeardOf      time.Time            // when this process last heard of another group with a leader
+	FirstHand    time.Time            // like HeardOf, without relayed announcements
+	otherGroup   string               // instance of the group announced last
+	Followed     group.Announcement   // the group that this process joined or has a session in
+	FollowedAs   Standing             // the leader's description of Followed
+	TooFew       time.Time            // since when the former group can have too few agents; see mayReplace
+	leaderlessAt map[string]time.Time // by address: since when an agent of a former group reports no leader
+	HasRound     bool                 // this process knows that a round was decided
+	Yielding     bool                 // this process is giving up its group and must decide no round
 	Known        []string             // the other agents that can keep the store
-	Others       int                  // how many further agents there are
+	Others       int                  // number of agents that are neither in Known nor this process
 	Alone        bool                 // this process kept the store alone at the latest SetKnown
 }
 
@@ -53,14 +53,15 @@ func (f *State) Observe(now time.Time, s group.Status) {
 	f.WasMember = f.WasMember || s.Member
 }
 
-// KnowsGroup reports whether this process is in a group or knows one, which may only have no leader for a moment.
+// KnowsGroup reports whether this process is in a group or knows one. The group may have been leaderless for less than
+// TTL.
 func (f *State) KnowsGroup(now time.Time) bool {
 	return f.Status.Leader != "" || f.Status.Member && now.Sub(f.Leaderless) < f.TTL ||
 		!f.HeardOf.IsZero() && now.Sub(f.HeardOf) < f.TTL
 }
 
-// Former returns what is known of the group that this process has lost, or that an earlier one has recorded. It is nil
-// if there was none.
+// Former returns the record of the group that this process has lost, or of the group that an earlier process recorded.
+// It returns nil if there was no group.
 func (f *State) Former() *EarlierGroup {
 	if f.WasMember {
 		return f.record()
@@ -68,15 +69,15 @@ func (f *State) Former() *EarlierGroup {
 	return f.Earlier
 }
 
-// record returns what is known of the group.
+// record describes this process's group.
 func (f *State) record() *EarlierGroup {
 	g := f.Job
 	g.Addrs, g.Others = f.Known, f.Others
 	return &g
 }
 
-// MayBeginAnew reports whether this process may found another group in place of a former one, of which alive may have a
-// leader. errs are those of attempts to reach its agents.
+// MayBeginAnew reports whether this process may found a new group in place of the former one. errs[i] is the error of
+// the attempt to reach former.Addrs[i]. alive lists the addresses of agents that may still be in a group with a leader.
 func (f *State) MayBeginAnew(now time.Time, former *EarlierGroup, errs []error) (alive []string, may bool) {
 	for i, addr := range former.Addrs {
 		if f.mayHaveLeader(now, addr, errs[i]) {
@@ -86,10 +87,11 @@ func (f *State) MayBeginAnew(now time.Time, former *EarlierGroup, errs []error) 
 	return alive, f.mayReplace(now, len(alive), former)
 }
 
-// mayReplace decides MayBeginAnew, when so many of the agents that could be asked may be alive. It may if there are
-// none, and were no others. It also may if all have been too few for a round, even with this node, for a keep-alive
-// time: a group that waits for this node must not lose it. So it may if only others are left, which nobody can ask: a
-// group of theirs would have announced itself here by then.
+// mayReplace decides MayBeginAnew. alive counts the agents with known addresses that may be alive. This process may
+// found a new group at once if alive and former.Others are both 0. It must not while alive is above 0 and all these
+// agents, with this node, are enough for a round: their group may be waiting for this node. Once they have been too few
+// for TTL, it may. The same wait covers a former group of which only Others are left, agents without a known address:
+// their group would have announced itself here within TTL.
 func (f *State) mayReplace(now time.Time, alive int, former *EarlierGroup) bool {
 	switch {
 	case alive+former.Others == 0:
@@ -103,11 +105,11 @@ func (f *State) mayReplace(now time.Time, alive int, former *EarlierGroup) bool 
 	return now.Sub(f.TooFew) >= f.TTL
 }
 
-// mayHaveLeader reports whether an agent of the former group may be in a group that has a leader. err is that of an
-// attempt to reach it. It is in none if nobody listens there, or somebody else does, or if it has said for a keep-alive
-// time that it knows no leader: it will leave its group then when this process announces another one. The error may be
-// that of another agent, which the first one has named as the leader. It may lead even if it refuses this process: an
-// agent that loses its session names nobody any more.
+// mayHaveLeader reports whether the agent of the former group at addr may be in a group that has a leader. err is the
+// error of an attempt to reach the agent. The agent is in no such group if nothing listens at addr or another program
+// does. The same holds if the agent has reported for TTL that it knows no leader: it then leaves its group as soon as
+// this process announces another one. err may come from a second agent that the first one named as the leader. An agent
+// may lead even if it refuses this process: an agent that loses its session names no leader any more.
 func (f *State) mayHaveLeader(now time.Time, addr string, err error) bool {
 	failed, ok := errors.AsType[*coord.DialError](err)
 	if !ok || failed.Obstacle == coord.ObstacleRefused && failed.Addr == addr || !errors.Is(err, coord.ErrUnavailable) {
@@ -133,7 +135,7 @@ func (f *State) BeginAnew() {
 	f.Earlier, f.WasMember, f.HasRound, f.leaderlessAt, f.TooFew = nil, false, false, nil, time.Time{}
 }
 
-// Standing is what the leader of a group announces of it.
+// Standing is the description of a group in its leader's announcements.
 type Standing struct {
 	Label    string `json:"label,omitempty"` // C10d.Label
 	HasRound bool   `json:"has_round,omitempty"`
@@ -146,9 +148,10 @@ func (s Standing) Text() string {
 	return string(text)
 }
 
-// precedes reports whether the group with this standing, which is led at addr, goes on when it meets the other one: it
-// has a round and the other one has none, or neither has and its endpoint is the earlier one. Endpoints in different
-// orders can make the indexes equal; then the addresses decide. Of two groups with rounds none precedes.
+// precedes reports whether this group, led at addr, survives when it meets the other group. A group with a round
+// precedes a group without one. If neither has a round, the group at the earlier endpoint precedes. If agents list the
+// endpoints in different orders, the indexes can be equal; then the addresses decide. Of two groups with rounds,
+// neither precedes.
 func (s Standing) precedes(addr string, other Standing, otherAddr string) bool {
 	if s.HasRound || other.HasRound {
 		return !other.HasRound
@@ -156,10 +159,10 @@ func (s Standing) precedes(addr string, other Standing, otherAddr string) bool {
 	return cmp.Or(cmp.Compare(s.Index, other.Index), cmp.Compare(addr, otherAddr)) < 0
 }
 
-// Own returns what this process, while it leads, says of its group.
+// Own returns the standing that this process announces while it leads.
 func (f *State) Own() Standing { return Standing{f.Job.Label, f.HasRound, f.Index} }
 
-// Standing returns what the leader says of the group that this process belongs to, or else follows.
+// Standing returns the standing of this process's group, or else of the group that it follows.
 func (f *State) Standing() Standing {
 	if f.Status.Member {
 		return f.Own()
@@ -167,19 +170,19 @@ func (f *State) Standing() Standing {
 	return f.FollowedAs
 }
 
-// Reaction is what a process does about another group that it has heard of.
+// Reaction is a process's reaction to the announcement of another group.
 type Reaction int
 
-// What a process does about another group.
+// The reactions.
 const (
 	Stays     Reaction = iota // it does nothing
 	Yields                    // it follows the other group
-	Notifies                  // it names its own group to the other one's leader, who may not know of it
+	Notifies                  // it announces its own group to the other leader, which may not know it
 	Conflicts                 // both groups go on
 )
 
-// Judge decides what this process does about the announcement of another group. session is the instance of the store in
-// which the agent has a session. news says that the latest announcement was of a third group.
+// Judge decides how this process reacts to the announcement of another group. session is the instance of the store in
+// which the agent has a session. news says that the announcement before this one was not of the same group.
 func (f *State) Judge(
 	now time.Time, other group.Announcement, its Standing, session string,
 ) (does Reaction, news bool) {
@@ -208,12 +211,13 @@ func (f *State) Judge(
 	return Stays, news
 }
 
-// Lately is how old the news of a group may be that this process passes on: its leader announces it twice a second.
-// What others have passed on is not: such news would go round when its group has ended.
+// Lately is the greatest age of an announcement that this process relays; a leader announces its group twice a second.
+// A process relays only announcements that it got from the leader itself. Otherwise announcements of a dead group would
+// circulate forever.
 const Lately = 2 * time.Second
 
-// Follow records that this process has given up its own group for another one. as is what its leader says of it. Until
-// this process learns who keeps the other group, it knows only who has announced it, and those that the file names.
+// Follow records that this process has given up its own group for the group other, with the standing as. Until this
+// process learns the members of that group, it knows only the announcing agent and the agents in Earlier.
 func (f *State) Follow(now time.Time, other group.Announcement, as Standing) {
 	if !f.WasMember && f.Earlier != nil {
 		f.Known, f.Others = slices.Clone(f.Earlier.Addrs), f.Earlier.Others
@@ -228,10 +232,10 @@ func (f *State) Follow(now time.Time, other group.Announcement, as Standing) {
 	}
 }
 
-// SetKnown sets which other agents can keep the store, as far as this process knows. It returns a record for the next
-// process at the endpoint, or nil if the last one is still right. mayGoOn says that the others can go on without a word
-// of this process: of two agents, one votes. It also keeps the store alone until more can vote; then its guard can hand
-// over to another one, see [Heirs].
+// SetKnown sets the other agents that can keep the store, as far as this process knows. It returns a new record for the
+// next process at the endpoint, or nil if the last record is still right. mayGoOn says that the others can continue the
+// store without a message from this process. They cannot if this process is the only voter and knows at most one other
+// agent. A lone voter's guard can still hand over to another agent, see [Heirs].
 func (f *State) SetKnown(addrs []string, others int) (record *EarlierGroup, mayGoOn bool) {
 	known := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool { return addr == f.Addr })
 	slices.Sort(known)
@@ -245,19 +249,19 @@ func (f *State) SetKnown(addrs []string, others int) (record *EarlierGroup, mayG
 	return f.Heirs(), !alone || len(known) > 1
 }
 
-// TakeOverTime is how long after its leader's last word an agent may take over, if a session has this TTL. An agent at
-// a further endpoint may begin another store FoundDelay later, and the first round of one takes a session's time to
-// begin, unless all nodes are there.
+// TakeOverTime is how long after its leader's last message an agent may still take over; ttl is the TTL of a session.
+// The limit must end before a second store can exist. An agent at a further endpoint may found one after FoundDelay,
+// and its first round begins a TTL later unless all nodes are present.
 func TakeOverTime(ttl time.Duration) time.Duration { return min(ttl/2, FoundDelay*3/4) }
 
-// MayTakeOver reports whether this process may take over the group in which its agent has a session. The agent sent the
-// latest keep-alive that was answered so long ago.
+// MayTakeOver reports whether this process may take over the group in which its agent has a session. unanswered is the
+// time since the agent sent the last keep-alive that was answered.
 func (f *State) MayTakeOver(unanswered time.Duration) bool {
 	return !f.Closing && !f.Yielding && unanswered < min(f.TTL, FoundDelay*9/10)
 }
 
-// Heirs returns a record of the agents that may go on without this process, or nil if there are none, or if there is no
-// place for it.
+// Heirs returns a record of the agents that may continue the store without this process. It returns nil if there are no
+// such agents, or if this process has no endpoint and so no file for the record.
 func (f *State) Heirs() *EarlierGroup {
 	if !f.AtEndpoint() || len(f.Known) == 0 {
 		return nil

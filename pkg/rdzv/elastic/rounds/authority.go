@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Authority is what clients of a run's store may write and watch, as [coord.Authority]. A client writes keys that end
-// with its session, and reads keys of its run. The leader is not a client: it runs in the store's process.
+// Authority implements [coord.Authority] for the clients of a run's store. A client may write keys that end with its
+// session, and read keys of its run. The leader is not a client: it runs in the store's process.
 type Authority struct{}
 
 // MayCommit implements [coord.Authority].
@@ -39,7 +39,7 @@ func mayWrite(c coord.Claim, key string, guards []coord.Guard, op coord.Op) bool
 	case coord.RoleObserver:
 		return own && folder+"/" == PrefixWatcher
 	case coord.RoleCloser:
-		if key == KeyClose { // it ends the run that the guards name, if that has no result
+		if key == KeyClose { // ends the run that the guards name, if that run has no result
 			noResult := coord.Guard{Key: PrefixOf(c.RunID) + KeyResult}
 			return !op.Delete && op.TTL == CloseRequestTTL && slices.Contains(guards, noResult)
 		}

@@ -21,8 +21,8 @@ type budget struct {
 	faults           map[string]*nodeFaults     // by identity
 }
 
-// restoreBudget takes over what a record holds. The time since the record was committed is not known and does not
-// count; shiftBack adds it later.
+// restoreBudget restores the budget from a record. The time since the record's commit is unknown and does not count
+// yet; shiftBack adds it later.
 func restoreBudget(r Record, j *Job, now time.Duration) budget {
 	var b budget
 	for _, age := range r.Charges {
@@ -39,7 +39,7 @@ func restoreBudget(r Record, j *Job, now time.Duration) budget {
 	return b
 }
 
-// saveTo writes what still counts into the record of a round that is decided now.
+// saveTo writes the entries that still count into the record of a round that is decided now.
 func (b *budget) saveTo(r *Record, now time.Duration, j *Job) {
 	for _, at := range b.charges {
 		if age := now - at; j.RestartWindow == 0 || age < j.RestartWindow {
@@ -104,7 +104,7 @@ func (b *budget) recordLoss(at time.Duration, identity string, j *Job) {
 	}
 }
 
-// quarantineUntil keeps a node out of rounds until then, or for longer if it is kept out for longer already.
+// quarantineUntil quarantines a node until end. A quarantine that ends later stays in force.
 func (b *budget) quarantineUntil(identity string, end time.Duration) {
 	if b.quarantinedUntil == nil {
 		b.quarantinedUntil = map[string]time.Duration{}
@@ -144,7 +144,7 @@ func (b *budget) quarantineNote(identity string) string {
 	return "this node is quarantined, and is used only if the job cannot run without it: " + reason
 }
 
-// quarantinePause is how long the others wait before they use a quarantined node.
+// quarantinePause returns how long the leader waits before it uses a quarantined node.
 func (b *budget) quarantinePause(now time.Duration, identity string, j *Job) time.Duration {
 	losses := 0
 	for _, at := range b.losses[identity] {

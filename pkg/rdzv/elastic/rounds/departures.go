@@ -9,18 +9,18 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// A node whose workers have all exited with 0 waits at the exit barrier for the others. When its agent does not want to
-// wait any longer, it asks to depart (Report.Departing). The leader grants that only while the round runs, and records
-// it before it answers, so that a later leader knows it too. From then on the node's success stands: the round cannot
-// be run again, because the node is gone. If a worker of the others fails, the job has failed. If another node is lost,
-// the job ends with rdzv.EndNodeLost.
+// A node whose workers have all exited with 0 waits at the exit barrier for the others. An agent that stops waiting
+// asks to depart (Report.Departing). The leader grants a departure only while the round runs, and records it before it
+// answers, so that a later leader knows it too. From then on the node's success stands: the round cannot be run again,
+// because the node is gone. If a worker of another node fails, the job has failed. If another node is lost, the job
+// ends with rdzv.EndNodeLost.
 
 // DepartedMember is what the leader records of a member that has departed.
 type DepartedMember struct {
 	Round int  `json:"round"`
 	Rank  int  `json:"rank"`
 	Node  Node `json:"node"`
-	// Ran is that of its Report.
+	// Ran is Report.Ran of the member.
 	Ran *time.Duration `json:"ran,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (r *roundState) requestDeparture(rank int) {
 	}
 }
 
-// grantDepartures lets the members depart that have asked to and still wait at the exit barrier.
+// grantDepartures grants the departures of members that asked for one and still wait at the exit barrier.
 func (l *Leader) grantDepartures() {
 	r := &l.round
 	ranks := r.departing
@@ -83,8 +83,8 @@ func (l *Leader) forgetDepartures() {
 	}
 }
 
-// endDeparted ends the run because a round is over that cannot be run again: members of it have departed. If a node was
-// lost, the failures of workers that only report a lost peer are a consequence.
+// endDeparted ends the run because its last round cannot be run again: some members have departed. If a node was lost,
+// failures that only report a lost peer count as consequences of that loss.
 func (l *Leader) endDeparted(now time.Duration) {
 	r := &l.round
 	var nodes []string

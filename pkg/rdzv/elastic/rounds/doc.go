@@ -1,9 +1,9 @@
-// Package rounds decides the rounds of a job: who is in a round and with which rank, when a round ends, whether another
-// one follows, and what its workers' time was used for.
+// Package rounds decides the rounds of a job: the members of a round and their ranks, when a round ends, and whether
+// another one follows. It also accounts for how the workers' time was used.
 //
-// It has two state machines. The [Leader] decides for the whole run; the [Member] decides what one agent may do and has
-// to report. Both are pure: observations and the time go in; writes, reports and orders come out. They have no clock,
-// network, file or goroutine, which internal/archtest checks. Package elastic drives them.
+// It has two state machines. The [Leader] decides for the whole run. The [Member] decides what one agent may do and
+// what it must report. Both are pure: observations and the time go in; writes, reports and orders come out. They have
+// no clock, network, file or goroutine, which internal/archtest checks. Package elastic drives them.
 //
 //	agent's calls ──▶ Member ──Report──▶ store ──▶ Leader ──Record, Answer──▶ store ──▶ Member ──Order──▶ agent
 //

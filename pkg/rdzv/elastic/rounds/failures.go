@@ -38,7 +38,7 @@ func (r *failureReports) record(now time.Duration, rank int, f rdzv.Failure) {
 	r.anyFailed = r.anyFailed || !f.OnlyStopped
 }
 
-// dropSince forgets the failures from then on.
+// dropSince forgets the failures at or after that time.
 func (r *failureReports) dropSince(at time.Duration) {
 	r.anyFailed = false
 	for rank, report := range r.byRank {

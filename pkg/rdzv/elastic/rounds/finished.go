@@ -12,18 +12,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Launch identifies what one command of a scheduler or a person starts on all nodes.
+// Launch identifies one launch: the agents that one command, of a scheduler or a person, starts on all nodes.
 type Launch struct {
 	// ID is the same on all agents of the launch and on no others; empty if it is not known.
 	ID string `json:"id,omitempty"`
-	// Restarts says that the manager of the launch may start an agent again that has ended. If it is false, an agent
-	// that comes again after the end of its run runs another command.
+	// Restarts says that the manager of the launch may restart an agent that has ended. If it is false, an agent that
+	// arrives after the end of its run belongs to another command.
 	Restarts bool `json:"restarts,omitempty"`
 }
 
 // FinishedRun is what the leader keeps of a finished run, beside its outcome, for agents that come later.
 type FinishedRun struct {
-	// Epoch is that of the leader that ended the run. A fence that is not later is of this run or an earlier one.
+	// Epoch is the epoch of the leader that ended the run. A fence with this epoch or a lower one belongs to this run or
+	// an earlier one.
 	Epoch coord.Revision `json:"epoch"`
 	// Round is the number of the last round. The rounds of the next run continue from it.
 	Round int `json:"round"`
@@ -34,8 +35,8 @@ type FinishedRun struct {
 	// Hosts are the first hosts of the last round; HostCount is how many there were.
 	Hosts     []string `json:"hosts,omitempty"`
 	HostCount int      `json:"host_count,omitempty"`
-	// Launches are those of the agents that were present: they had a session at the end, or were in the last round. The
-	// zero value stands for an unknown launch.
+	// Launches are the launches of the agents that were present: agents with a session at the end, and agents in the last
+	// round. A zero Launch stands for an unknown one.
 	Launches []Launch `json:"launches,omitempty"`
 	// Commands are the commands of those agents. Nodes has, by placeKey, the index of each node's command, or
 	// unknownCommand.
@@ -44,7 +45,7 @@ type FinishedRun struct {
 }
 
 const (
-	// maxLaunches bounds FinishedRun.Launches. A run with that many has no launch of its own.
+	// maxLaunches bounds FinishedRun.Launches. A run that reaches the bound counts as having no launch of its own.
 	maxLaunches = 64
 	// maxFinishedNodes bounds FinishedRun.Nodes, so that the value fits into one commit. Further nodes count as absent.
 	maxFinishedNodes = 1 << 14
@@ -91,18 +92,18 @@ func (f *FinishedRun) add(n Node) {
 	}
 }
 
-// ArrivalVerdict is what becomes of an agent that comes to a finished run.
+// ArrivalVerdict is the leader's decision about an agent that arrives at a finished run.
 type ArrivalVerdict int
 
-// What becomes of an agent that comes to a finished run.
+// The verdicts.
 const (
 	RefuseArrival ArrivalVerdict = iota // the agent may be late or a rerun: it is refused
 	LearnResult                         // the agent is late, or was restarted: it learns the result
 	StartRerun                          // the agent is a rerun: it begins the run again
 )
 
-// JudgeArrival decides what becomes of a new agent at a run that finished with ending. f is nil if only the outcome is
-// known.
+// JudgeArrival decides how to treat an agent that arrives at a run that finished with ending. f is nil if only the
+// outcome is known.
 //
 // The launch decides if it is known: an agent of the run's launch is late, an agent of another launch is a rerun. If no
 // launch is known, as with two terminals, a node that was present is a rerun: its agent has ended, and a person has
@@ -113,12 +114,12 @@ func (f *FinishedRun) JudgeArrival(n Node, ending rdzv.Ending) ArrivalVerdict {
 	switch {
 	case same && ending == rdzv.EndPreempted && n.Launch.Restarts: // the scheduler has given the job a node again
 		return StartRerun
-	case same && ending == rdzv.EndClosed: // somebody wants no further round of this launch
+	case same && ending == rdzv.EndClosed: // a person or program closed the run: this launch gets no further round
 		return LearnResult
 	case same && present && !n.Launch.Restarts, same && known && command != n.Command:
 		return StartRerun
 	case same && !known && n.Launch.Restarts && n.Command != "" && len(f.Commands) > 0 &&
-		!slices.Contains(f.Commands, n.Command): // the run's launch, and yet another command
+		!slices.Contains(f.Commands, n.Command): // same launch, but another command
 		return RefuseArrival
 	case same:
 		return LearnResult
@@ -154,7 +155,7 @@ func (f *FinishedRun) compareLaunch(l Launch) (same, other bool) {
 	return same && l.ID != "", !same && len(f.Launches) == 1
 }
 
-// Lateness returns what an agent that comes now is told of the run's end.
+// Lateness describes the run's end to an agent that arrives now.
 func (f *FinishedRun) Lateness(wall time.Time) *rdzv.Late {
 	if f == nil {
 		return &rdzv.Late{}
@@ -162,7 +163,7 @@ func (f *FinishedRun) Lateness(wall time.Time) *rdzv.Late {
 	return &rdzv.Late{Ago: max(0, wall.Sub(time.Unix(f.Ended, 0))), Hosts: f.Hosts, HostCount: f.HostCount}
 }
 
-// PastRun is a finished run whose id a later run uses.
+// PastRun is a finished run; a later run uses the same id.
 type PastRun struct {
 	Run     FinishedRun  `json:"run"`
 	Outcome rdzv.Outcome `json:"outcome"`

@@ -24,18 +24,18 @@ type Leader struct {
 	epoch coord.Revision
 	store StoreHistory
 	job   *Job // nil before the first agent
-	begun int  // as in the key of job
+	begun int  // the N in job's key, state/job/N
 	state state
 
 	outcome      *rdzv.Outcome   // nil until the run ends
 	resultExpiry OptionalTime    // when the outcome is forgotten
 	preemption   *preemption     // nil unless the run is being ended by one
-	closedBy     string          // who has asked to close the run; empty for nobody
+	closedBy     string          // who asked to close the run; empty without a request
 	closers      map[string]bool // the keys of those who wait for the result of their request
 	history      RunHistory
 
 	record     Record
-	hasRound   bool          // record is a decided round; otherwise only its number counts: that of the last round, or -1
+	hasRound   bool          // record is a decided round; otherwise only its number counts: the last round's, or -1
 	firstRound int           // number of this run's first round; an earlier run with this id used the numbers below it
 	inherited  bool          // an earlier leader has committed record
 	termStart  time.Duration // when this term began, if it took over a decided round
@@ -65,7 +65,7 @@ type Leader struct {
 	writes      []Write      // not returned by decide yet
 }
 
-// state is what the leader is waiting for.
+// state says which event the leader waits for.
 type state int
 
 const (
@@ -270,7 +270,7 @@ func (l *Leader) beginRun(job Job) {
 		l.forgetFormerJob())
 }
 
-// forgetFormerJob returns the write that deletes the parameters that those in use have replaced.
+// forgetFormerJob returns the write that deletes the parameters before the current ones.
 func (l *Leader) forgetFormerJob() Write {
 	if l.begun == 0 {
 		return Write{}
@@ -278,8 +278,9 @@ func (l *Leader) forgetFormerJob() Write {
 	return Write{Key: JobKey(l.begun - 1)}
 }
 
-// abandonRun forgets the recorded run, all of whose nodes have left. The next agents start again, with the next round
-// number. The record stays in the store until the next round replaces it, so a later leader continues the numbers too.
+// abandonRun forgets the recorded run because all its nodes have left. The next agents start a run that continues the
+// round numbers. The record stays in the store until the next round replaces it, so a later leader continues the
+// numbers too.
 func (l *Leader) abandonRun() {
 	l.forgetSuccesses(l.record.Round, l.round.successes)
 	l.record, l.firstRound = Record{Round: l.record.Round}, l.record.Round+1
@@ -327,7 +328,7 @@ func (l *Leader) ResultExpired(now time.Duration) bool {
 	return l.outcome != nil && now >= l.resultExpiry.At
 }
 
-// UnusedTime is how long the leader leads a run that has neither agents nor a result, since agents may be on their way.
+// UnusedTime is how long the leader keeps leading a run without agents or a result: agents may be on their way.
 const UnusedTime = time.Minute
 
 // Deserted reports whether the run has been unused for UnusedTime.
@@ -364,7 +365,7 @@ func (l *Leader) RerunBegun() bool { return l.history.rerunBegun }
 // Sessions returns the sessions of all agents that the leader knows.
 func (l *Leader) Sessions() []coord.SessionID { return l.participants.sessionIDs() }
 
-// Acknowledged reports whether the run has ended, all its agents have left, and those who have closed it know.
+// Acknowledged reports whether the run has ended, all its agents have left, and every closer has read the result.
 func (l *Leader) Acknowledged() bool {
 	return l.outcome != nil && l.allAwaitRerun() && len(l.closers) == 0
 }

@@ -16,7 +16,7 @@ type CloseRequest struct {
 // CloseRequestTTL is how long a request waits for a leader. It outlives a change of leaders.
 const CloseRequestTTL = time.Minute
 
-// ObserveCloser records whether whoever has written this key waits for the result of a request to close the run.
+// ObserveCloser records whether the closer that wrote this key still waits for the run's result.
 func (l *Leader) ObserveCloser(key string, waits bool) {
 	if !waits {
 		delete(l.closers, key)
@@ -28,20 +28,20 @@ func (l *Leader) ObserveCloser(key string, waits bool) {
 	l.closers[key] = true
 }
 
-// ForgetClosers forgets who waits for the result, before all are observed again.
+// ForgetClosers forgets all closers, before the caller observes them again.
 func (l *Leader) ForgetClosers() { clear(l.closers) }
 
 // JobKey returns the key of the run's parameters.
 func (l *Leader) JobKey() string { return JobKey(l.begun) }
 
-// RequestClose records that the run is to be closed. The first request stands.
+// RequestClose records a request to close the run. The first request stands.
 func (l *Leader) RequestClose(by string) {
 	if l.outcome == nil && l.closedBy == "" {
 		l.closedBy = by
 	}
 }
 
-// closeIfRequested ends the run if that was requested. A run whose workers have all exited with 0 has succeeded.
+// closeIfRequested ends the run if its close was requested. A run whose workers have all exited with 0 has succeeded.
 func (l *Leader) closeIfRequested(now time.Duration) {
 	if l.closedBy == "" || l.state == ended || l.state == running && l.round.done == len(l.round.members) {
 		return

@@ -25,17 +25,17 @@ type roundState struct {
 	note       string       // for the members; may be empty
 	stopReason string       // why the round cannot go on; empty while it can
 	failures   failureReports
-	// unchargedSince is when the round was ended though no worker had failed. Failures from then on are consequences of
-	// that and are not charged.
+	// unchargedSince is when the leader ended the round although no worker had failed. Failures from then on are
+	// consequences of that end and are not charged.
 	unchargedSince OptionalTime
 	growSince      OptionalTime // when the first newcomer came to the running round
 	growAfter      OptionalTime // before then the round is not ended for newcomers
 	haltedAt       OptionalTime // when the members were told to stop
-	haltUnwritten  bool         // the store does not have all those answers yet
+	haltUnwritten  bool         // the store does not have all Halt answers yet
 
 	stuckCount    int // active members whose agent does not respond
 	stuckSince    OptionalTime
-	stuckHost     string       // the last of them
+	stuckHost     string       // host of the member that got stuck last
 	storeDeadline OptionalTime // when a member has tried for too long to reach the worker store
 
 	hang hangState
@@ -47,7 +47,7 @@ type roundMember struct {
 	node           *Node        // as its agent has reported it; nil if this leader has not seen the agent
 	status         memberStatus
 	stuck          bool         // its agent does not respond; only while status is active
-	quiet, learned bool         // what rdzv.Quiet says of its workers; only while status is active
+	quiet, learned bool         // as in the member's rdzv.Quiet; only while status is active
 	departed       bool         // it has left the exit barrier; its status stays done
 	unreachedSince OptionalTime // since when it has tried in vain to reach the worker store
 
@@ -59,7 +59,7 @@ type roundMember struct {
 // setParticipant sets the agent of a member. The node stays known after the agent's session has ended.
 func (m *roundMember) setParticipant(p *participant) { m.participant, m.node = p, &p.report.Node }
 
-// memberStatus is what has become of a member of the recorded round.
+// memberStatus is the status of a member of the recorded round.
 type memberStatus int
 
 const (
@@ -71,7 +71,7 @@ const (
 	unstopped                     // it did not stop in time; the others go on without it
 )
 
-// setStatus changes the status of a member of which no worker is left, or back to active.
+// setStatus sets the status of a member that has no worker left, or sets it back to active.
 func (r *roundState) setStatus(m *roundMember, status memberStatus) {
 	switch m.status {
 	case active:
@@ -213,7 +213,7 @@ func (l *Leader) haltRound(now time.Duration, why string) {
 	}
 }
 
-// orderHalt orders all members to stop their workers, also those that have it already in other words.
+// orderHalt orders all members to stop their workers. It replaces an earlier order with other text.
 func (l *Leader) orderHalt(why string) {
 	r := &l.round
 	for rank := range r.members {
@@ -230,8 +230,8 @@ func (l *Leader) orderHalt(why string) {
 	}
 }
 
-// finishHalt judges the round once all its workers are gone. A member that has not stopped after Rejoin counts as
-// unstopped, and counts as lost.
+// finishHalt judges the round once all its workers are gone. A member that has not stopped after Rejoin becomes
+// unstopped, which also counts as lost.
 func (l *Leader) finishHalt(now time.Duration) {
 	r := &l.round
 	if r.active > 0 {
@@ -308,7 +308,7 @@ func (l *Leader) membershipChanged() bool {
 	for rank, m := range l.round.members {
 		p := m.participant
 		switch {
-		case p == nil && m.status == done && rank != 0: // it had finished, and hosted no store that the others need
+		case p == nil && m.status == done && rank != 0: // it had finished, and did not host the worker store
 		case m.status == lost, m.status == left, m.status == unstopped, p == nil:
 			return true
 		case p.superseded, p.report.Leaving, p.report.Silent && p.report.Fence.Round == l.record.Round:
@@ -334,7 +334,7 @@ func (l *Leader) removeMember(now time.Duration, rank int, status memberStatus) 
 	}
 	identity := l.record.Members[rank].Identity
 	l.budget.recordLoss(now, identity, l.job)
-	if p := l.participants.byIdentity[identity]; p != nil { // its next agent may be there already
+	if p := l.participants.byIdentity[identity]; p != nil { // the node's next agent may have arrived already
 		l.review(p)
 	}
 	l.requestStop("%s was lost", l.hostOf(rank))

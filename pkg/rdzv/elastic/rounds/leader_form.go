@@ -16,7 +16,7 @@ type formation struct {
 	enoughSince  OptionalTime // since when there are enough nodes
 	tooFewSince  OptionalTime // since when there are too few
 	recovering   bool         // there were too few nodes in this wait, so others may be on their way back
-	backoffUntil OptionalTime // the round is not decided before
+	backoffUntil OptionalTime // the earliest time to decide the round
 	// useQuarantinedAt is when the round may be decided with quarantined nodes; unset if it needs none.
 	useQuarantinedAt OptionalTime
 }
@@ -68,7 +68,7 @@ func (l *Leader) waitIsOver(now time.Duration) bool {
 	}
 }
 
-// nextSize returns how many nodes the next round has if that many could be in it.
+// nextSize returns the size of the next round if n nodes are eligible.
 func (l *Leader) nextSize(n int) int { return l.job.roundSize(min(n, l.maxMembers())) }
 
 // maxMembers returns how many nodes the next round may have at most.
@@ -164,8 +164,8 @@ func (l *Leader) quarantinedToUse() (quarantined []*participant, enough bool) {
 	return quarantined, true
 }
 
-// chooseMembers returns the members of the next round in rank order; false if none of them can be rank 0. There are
-// enough nodes, with these quarantined ones.
+// chooseMembers returns the members of the next round in rank order; false if no candidate can be rank 0. The caller
+// has checked that there are enough nodes, including the given quarantined ones.
 func (l *Leader) chooseMembers(now time.Duration, quarantined []*participant) ([]candidate, bool) {
 	unreachable := func(identity string) bool { return l.budget.isUnreachable(now, identity) }
 	if l.job.Static {
@@ -270,7 +270,7 @@ func joinSome(texts []string, sep string) string {
 	return strings.Join(texts, sep)
 }
 
-// endQuarantines lets the nodes back in whose quarantine is over.
+// endQuarantines readmits the nodes whose quarantine is over.
 func (l *Leader) endQuarantines(now time.Duration) {
 	for _, identity := range l.budget.endQuarantines(now) {
 		if p := l.participants.byIdentity[identity]; p != nil {

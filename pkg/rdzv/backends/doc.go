@@ -2,7 +2,7 @@
 //
 //	handler, err := backends.New(ctx, rdzv.Parameters{
 //		Backend: rdzv.BackendC10d, Endpoint: "node0:29400", RunID: "job7", MinNodes: 1, MaxNodes: 4,
-//	}, backends.Options{Job: elastic.Job{MaxRestarts: 3}})
+//	}, backends.Options{Job: rounds.Job{MaxRestarts: 3}})
 //
 // [Register] adds the creators to a registry that has, or gets, other backends beside these. The elasticrun command
 // uses the same creators.

@@ -15,22 +15,25 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// Heirs says which agents can keep the store if this process, which keeps it alone, is killed. Who proves that it has
-// ended, its guard, asks one of them ([Heirs.HandOver]).
+// Heirs says which agents can take over the store if this process, which keeps it alone, is killed. Once the process is
+// dead, its guard asks one of them ([Heirs.HandOver]).
 //
-// An agent that is started again at the endpoint meanwhile must not begin another store. So the guard renames a file
-// before it asks: the next agent here reads the new name, and asks the heirs before it founds a group. An agent that
-// starts before the guard removes the file first, and so keeps the guard from handing over. What the guard has renamed
-// it leaves, also if no heir takes over: the next agent learns that from them.
+// An agent that is started again at the endpoint meanwhile must not begin another store. The file of heirs decides:
+//
+//	the guard, before it asks      renames the file to the group file; if it cannot, it asks nobody
+//	an agent that starts before    removes the file, so the guard cannot hand over
+//	an agent that starts later     finds the group file, and asks the heirs before it founds a group
+//
+// The guard leaves the renamed file even if no heir takes over: the next agent learns that from the heirs.
 type Heirs struct {
 	Addrs []string `json:"addrs"`
-	// From and To are the names of the file, on this machine; empty if this process is at no endpoint. Only then founds an
-	// agent that does not ask others first.
+	// From and To are the names of the file before and after, on this machine. They are empty if this process is at no
+	// endpoint: there, no agent founds a group before it has asked others.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
 
-// Heirs returns nil if there is none, or if there is no place for the file.
+// Heirs returns nil if no agent can take over, or if there is no place for the file.
 func (a *C10d) Heirs() *Heirs {
 	m := a.storeMember()
 	if m == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// leaderDriver is a candidate for the leader of one run. It drives a [leader] during each of its terms, and waits while
+// leaderDriver is a candidate for the leader of one run. It drives a [rounds.Leader] during each of its terms, and waits while
 // another candidate leads.
 type leaderDriver struct {
 	store  coord.Store

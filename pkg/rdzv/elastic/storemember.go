@@ -27,7 +27,7 @@ import (
 //	storemember.go           the member, its leader of the rendezvous, the agent's session
 //	storemember_found.go     the agent at the endpoint founds a group, or finds that another one goes on already
 //	storemember_follow.go    what it announces of its group, and what it does when it hears of another one
-//	founding.go              the decisions about that, which are pure
+//	package founding         the decisions about that, which are pure
 //	storemember_close.go     how this process leaves the group, and how the group ends with the job
 //	earliergroup.go          the file that says that others may go on
 type storeMember struct {

@@ -171,7 +171,7 @@ func markerDir() (string, error) {
 // elasticrun write into all files that have it.
 func (m *Marker) GroupFile() string { return m.beside("group-") }
 
-// HeirsFile returns the name of the file that becomes the group file if a guard hands over; see Heirs.
+// HeirsFile returns the name of the file that becomes the group file if a guard hands over; see elastic.Heirs.
 func (m *Marker) HeirsFile() string { return m.beside("heirs-") }
 
 func (m *Marker) beside(prefix string) string {

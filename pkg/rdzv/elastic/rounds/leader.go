@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Leader decides the rounds of one run during one term. It is pure: reports and the time go in through observe and
-// decide, writes come out of decide. The caller guards each write with the leader's key and makes the writes in order.
+// Leader decides the rounds of one run during one term. It is pure: reports and the time go in through Observe and
+// Decide, writes come out of Decide. The caller guards each write with the leader's key and makes the writes in order.
 // If a write fails, the caller drops the leader; the next leader starts from what the store holds.
 //
 //	forming ──enough nodes: record──▶ running ──a failure, a loss, a newcomer──▶ halting ──all stopped: verdict─▶ forming
@@ -62,7 +62,7 @@ type Leader struct {
 
 	waiting     int          // as in state/waiting
 	unusedSince OptionalTime // since when the run has neither a job nor a result
-	writes      []Write      // not returned by decide yet
+	writes      []Write      // not returned by Decide yet
 }
 
 // state says which event the leader waits for.
@@ -167,7 +167,7 @@ func (l *Leader) Decide(now time.Duration) (writes []Write, wake time.Duration, 
 	return writes, wake, timed
 }
 
-// WritesDone records that the store has all writes of the last decide. Agents can read a Halt only from then on, so
+// WritesDone records that the store has all writes of the last Decide. Agents can read a Halt only from then on, so
 // their time to stop starts here.
 func (l *Leader) WritesDone(now time.Duration) {
 	if l.state == halting && l.round.haltUnwritten {

@@ -234,7 +234,7 @@ func (m *Member) stopUnanswered(now time.Duration, why string, killIn time.Durat
 	m.orderStop(now, why, killIn)
 }
 
-// stopWorkers is stop for a reason that does not apply at the exit barrier.
+// stopWorkers is stop, unless this node has finished the round: at the exit barrier it has no workers.
 func (m *Member) stopWorkers(now time.Duration, why string, killIn time.Duration) {
 	if m.state != finished {
 		m.stop(now, why, killIn)
@@ -277,7 +277,7 @@ func (m *Member) evaluate(now time.Duration) {
 	case Run:
 		switch {
 		case newer && a.Place == nil: // it is about another agent's round
-		case newer && m.state == ready && m.IsSilent(now): // it would have to stop at once; tick calls evaluate again
+		case newer && m.state == ready && m.IsSilent(now): // it would have to stop at once; Tick calls evaluate again
 		case newer && m.state == ready:
 			m.start(now, a)
 		case newer && m.state != outside:
@@ -337,8 +337,9 @@ func (m *Member) start(now time.Duration, a Answer) {
 	m.orders = append(m.orders, Order{Run: &a})
 }
 
-// stop orders the agent to stop its workers, which it may be doing already. It orders once a round, and again if killIn
-// leaves less time than the order before.
+// stop orders the agent to stop its workers, which it may be doing already. killIn is the time until the last worker
+// must be dead: 0 for at once, -1 for the grace period. stop orders once a round, and again if killIn leaves less time
+// than the order before.
 func (m *Member) stop(now time.Duration, why string, killIn time.Duration) {
 	m.silenceStop = false
 	m.orderStop(now, why, killIn)

@@ -66,7 +66,7 @@ func (m *Member) Deadline() (by OptionalTime) {
 // killMargin returns how late the agent may be in killing its workers. haltBound leaves twice as much.
 func (m *Member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
 
-// NextTick returns when tick has something to do.
+// NextTick returns when Tick has something to do.
 func (m *Member) NextTick() (next OptionalTime) {
 	first := func(at time.Duration) {
 		if !next.Set || at < next.At {

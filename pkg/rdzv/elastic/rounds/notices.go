@@ -30,7 +30,7 @@ const maxNamed = 8
 
 // notices is the schedule of the notices.
 type notices struct {
-	waiters []*participant // have begun to wait since the last decide
+	waiters []*participant // have begun to wait since the last Decide
 	timer   OptionalTime   // when the next notice is due
 	sendNow bool           // all notices are due: the wait will be a long one
 }
@@ -38,7 +38,7 @@ type notices struct {
 // waitState is how long a participant has waited, and which notices it got.
 type waitState struct {
 	waiting     bool         // it has no workers and waits for a round
-	since       OptionalTime // set by the first decide after it began to wait
+	since       OptionalTime // set by the first Decide after it began to wait
 	nextNotice  OptionalTime // in whole seconds, so that one commit holds the notices of many agents
 	noticesSent int
 }
@@ -48,7 +48,7 @@ func NoticePause(sent int, longest time.Duration) time.Duration {
 	return min(longest, FirstNotice<<min(sent, 20))
 }
 
-// trackWait records whether a participant waits. The next decide sets the time.
+// trackWait records whether a participant waits. The next Decide sets the time.
 func (n *notices) trackWait(p *participant, waiting bool) {
 	switch {
 	case !waiting:
@@ -59,7 +59,7 @@ func (n *notices) trackWait(p *participant, waiting bool) {
 	}
 }
 
-// startWaits sets the time of the waits that have begun since the last decide.
+// startWaits sets the time of the waits that have begun since the last Decide.
 func (n *notices) startWaits(now time.Duration) {
 	for _, p := range n.waiters {
 		if p.wait.waiting && !p.wait.since.Set {

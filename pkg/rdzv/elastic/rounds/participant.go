@@ -27,7 +27,7 @@ type participant struct {
 	idle           int    // how many of its workers count as idle
 	invited        bool   // was asked to help to keep the store while it waits
 	lastAnswer     Answer // without what need not be compared
-	writeIndex     int    // of lastAnswer in leader.writes, if decide has not returned it yet
+	writeIndex     int    // of lastAnswer in Leader.writes, if Decide has not returned it yet
 }
 
 // participantSet is all participants, and how many of them are in which condition.
@@ -338,7 +338,7 @@ func (l *Leader) reply(p *participant, a Answer) {
 	l.writes = append(l.writes, Write{Key: PrefixAnswer + string(p.id), Value: a})
 }
 
-// retractAnswer takes back an answer that decide has not returned yet.
+// retractAnswer takes back an answer that Decide has not returned yet.
 func (l *Leader) retractAnswer(p *participant) {
 	key := PrefixAnswer + string(p.id)
 	if p.lastAnswer.Kind != "" && p.writeIndex < len(l.writes) && l.writes[p.writeIndex].Key == key {

@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
@@ -58,8 +60,14 @@ func TestHeirs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			a, m := newFounder(t, tt.name, tt.known)
-			m.update(func() { m.Status.Heirs = tt.known })
-			tt.does(t, a, a.Heirs())
+			var h *Heirs
+			testenv.Await(t, "the heirs", time.Minute, func() bool { // the first decision of the leader knows of none
+				m.setKnown(tt.known, 0)
+				m.update(func() { m.Status.Heirs = tt.known })
+				h = a.Heirs()
+				return (h != nil) == (tt.known != nil)
+			})
+			tt.does(t, a, h)
 		})
 	}
 }

@@ -6,21 +6,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// Two groups of one store must not both serve it. A process that may have been restarted cannot know whether a group
-// goes on without it, so the leader of a group announces it where such a process may be.
+// Two groups of one store must not both serve it. A restarted process cannot know whether a group still runs without
+// it. So the leader of a group announces the group at the addresses where such a process may be.
 
 // announceTicks is the number of ticks between two announcements.
 const announceTicks = 5
 
-// Announcement is what the leader of another group says of it.
+// Announcement is what the leader of another group announces about that group.
 type Announcement struct {
-	// Addr is the leader's address, Instance the group's instance id, and Label what the leader has given SetAnnounced.
+	// Addr is the leader's address, Instance the group's instance id, and Label the label that the leader passed to
+	// SetAnnounced.
 	Addr, Instance, Label string
-	// Relayed says that another process has passed it on: the leader may have gone meanwhile.
+	// Relayed reports whether another process has passed the announcement on: the leader may have gone meanwhile.
 	Relayed bool
 }
 
-// SetAnnounced sets the addresses at which this member announces its group while it leads, and what it says of it.
+// SetAnnounced sets the addresses at which this member announces its group while it leads, and the label of the
+// announcements.
 func (m *Member) SetAnnounced(addrs []string, label string) {
 	m.call(func() { m.announced, m.label = addrs, label })
 }
@@ -53,9 +55,9 @@ func (m *Member) handleAnnouncement(in incoming) {
 	m.opts.OnGroup(a)
 }
 
-// Notify announces the group that this process belongs to, or refers clients to, at an address where its leader may
-// not: that of the leader of another group. label is what the leader says of it. Notify does nothing if no leader is
-// known.
+// Notify announces a group at addr, where the leader of another group may be. It announces the group that this process
+// belongs to or refers clients to. label is the label of that group's leader. Notify does nothing if this process knows
+// no leader.
 func (m *Member) Notify(addr, label string) {
 	m.call(func() {
 		if leader, _ := m.elsewhere(); leader != "" && leader != addr {
@@ -64,13 +66,13 @@ func (m *Member) Notify(addr, label string) {
 	})
 }
 
-// Yield gives up this process's group, if it is in one, in favor of another one: clients are referred to the other
-// group's member at addr. Clients of the former group find that another store has taken its place. Yield returns when
-// that is done, or after Close.
+// Yield gives up this process's group, if it is in one, in favor of another group: it refers clients to that group's
+// member at addr. Clients of the former group find that another store has taken its place. Yield returns when all this
+// is done, or after Close.
 func (m *Member) Yield(to Announcement) {
 	m.do(func() {
 		if m.replica != nil && m.instance == to.Instance {
-			return // it has joined that group meanwhile
+			return // this process has joined that group meanwhile
 		}
 		if m.replica != nil {
 			m.abandon(errYielded)
@@ -95,8 +97,8 @@ func (m *Member) In(instance string) bool {
 	}
 }
 
-// Wait makes this process, while it is in no group and knows none, say that it waits for others to found one: it refers
-// clients to itself ([coord.DialError.Waits]).
+// Wait makes this process, while it is in no group and knows none, wait for others to found one. The process then
+// refers clients to itself, which tells them that it waits ([coord.DialError.Waits]).
 func (m *Member) Wait() {
 	m.do(func() {
 		m.mu.Lock()
@@ -107,16 +109,16 @@ func (m *Member) Wait() {
 	})
 }
 
-// ForgetGroup makes this process, while it is in no group, refer clients to nobody: it knows no group any more.
+// ForgetGroup makes this process, while it is in no group, forget the group that it refers clients to.
 func (m *Member) ForgetGroup() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.referral != m.opts.Addr { // else it says that it waits
+	if m.referral != m.opts.Addr { // else the process refers clients to itself because it waits
 		m.referral = ""
 	}
 }
 
-// setReferral sets where this process, while it is in no group, refers clients to.
+// setReferral sets the address to which this process refers clients while it is in no group.
 func (m *Member) setReferral(addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 
 // Candidate is a process that can become a member.
 type Candidate struct {
-	// Addr is where it is reached, HOST:PORT. Process distinguishes processes that follow each other there: what is known
-	// of one does not hold for the next.
+	// Addr is the process's address, HOST:PORT. Process distinguishes the processes that use this address one after the
+	// other: facts about one do not hold for the next.
 	Addr, Process string
 }
 
@@ -21,14 +21,14 @@ func (m *Member) SetCandidates(candidates []Candidate) {
 	m.forgetDials()
 }
 
-// Unreached is a candidate to which the latest attempt to connect has failed, with Err.
+// Unreached is a candidate whose latest attempt to connect has failed with Err.
 type Unreached struct {
 	Addr string
 	Err  error
 }
 
-// Unreached returns the candidates that cannot be reached, as far as this member, while it leads, has tried. They are
-// in the order of SetCandidates.
+// Unreached returns the candidates that this member, while it leads, has tried to reach and could not. They are in the
+// order of SetCandidates.
 func (m *Member) Unreached() []Unreached {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *Member) Unreached() []Unreached {
 	return all
 }
 
-// noteDial records how an attempt to connect to addr has ended. One that was given up says nothing.
+// noteDial records the result of an attempt to connect to addr. It ignores an attempt that was given up.
 func (m *Member) noteDial(ctx context.Context, addr string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -55,7 +55,7 @@ func (m *Member) noteDial(ctx context.Context, addr string, err error) {
 	m.dialErrs[addr] = err
 }
 
-// forgetDials forgets the attempts to connect to those that are no candidates any more. m.mu is held.
+// forgetDials forgets the attempts to connect to former candidates. m.mu is held.
 func (m *Member) forgetDials() {
 	for addr := range m.dialErrs {
 		if _, named := m.candidateAt(addr); !named {

@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// server returns the server that gets the connections of clients now.
+// server returns the server that now gets the connections of clients.
 func (m *Member) server() *coord.Server {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -24,7 +24,7 @@ func (m *Member) ShedPending(n int) int {
 	return m.server().ShedPending(n)
 }
 
-// Stats returns the counters of the server that gets the connections of clients now.
+// Stats returns the counters of the server that now gets the connections of clients.
 func (m *Member) Stats() coord.Stats {
 	return m.server().Stats()
 }

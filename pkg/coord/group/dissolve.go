@@ -13,9 +13,8 @@ var (
 )
 
 // Dissolve ends the group for good. Clients lose their sessions with ErrUnavailable and the reason, a clause for
-// people. The other members are in no group any more. Dissolve returns an error if this member does not lead. It
-// returns when clients and members have been sent their notices, or ctx ends: members without a notice elect another
-// leader.
+// people. The other members leave the group. Dissolve returns an error if this member does not lead. It returns after
+// sending the notices to clients and members, or when ctx ends. Members without a notice elect another leader.
 func (m *Member) Dissolve(ctx context.Context, reason string) error {
 	began := make(chan *serving, 1)
 	m.call(func() {
@@ -36,14 +35,14 @@ func (m *Member) Dissolve(ctx context.Context, reason string) error {
 	if s == nil {
 		return errors.New("this member does not lead the group")
 	}
-	select { // the server's last frames, like all others, wait for a majority
+	select { // the server's last frames, like all its frames, wait for a majority
 	case <-s.ended:
 	case <-ctx.Done():
 	}
 	return m.dismiss(ctx)
 }
 
-// dismiss notifies the other members that they are in no group any more, and ends this process's membership.
+// dismiss notifies the other members that the group has ended, and ends this process's membership.
 func (m *Member) dismiss(ctx context.Context) error {
 	notices := make(chan []<-chan struct{}, 1)
 	m.call(func() { //nolint:contextcheck // connections to members end with them or with m
@@ -58,7 +57,7 @@ func (m *Member) dismiss(ctx context.Context) error {
 				continue
 			}
 			done := m.send(addr, frame{kind: frameRemoved, id: other.ID})
-			if other.Applied > 0 && other.Silent < missingTicks { // others have never answered, or may be gone
+			if other.Applied > 0 && other.Silent < missingTicks { // the others have never answered, or may be gone
 				sent = append(sent, done)
 			}
 		}

@@ -97,12 +97,12 @@ func appendStrings(b []byte, texts []string) []byte {
 }
 
 // readFrame reads one frame of at most limit bytes. It allocates at most about twice the bytes that have arrived,
-// whatever size the frame claims.
+// whatever size the frame's header claims.
 func readFrame(r io.Reader, limit int) (frame, error) {
 	return readAdmitted(r, func(_ frameKind, size int) bool { return size <= limit })
 }
 
-// readAdmitted is readFrame for frames that admit lets in by their kind and size.
+// readAdmitted is readFrame with a limit by kind and size: admit reports whether to read the frame.
 func readAdmitted(r io.Reader, admit func(kind frameKind, size int) bool) (frame, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -127,7 +127,7 @@ func readAdmitted(r io.Reader, admit func(kind frameKind, size int) bool) (frame
 	return decodeFrame(b)
 }
 
-// decodeFrame reads a frame after its size.
+// decodeFrame decodes a frame without its size.
 func decodeFrame(b []byte) (frame, error) {
 	f := frame{kind: frameKind(b[0])}
 	d := decoder{rest: b[1:], ok: true}

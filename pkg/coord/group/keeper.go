@@ -7,14 +7,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// keeper hands the changes of one server to the replica. It fails for good when the member has another server, or none.
+// keeper hands the changes of one server to the replica. It fails for good once the member has another server or none.
 type keeper struct {
 	m  *Member
 	of *serving
 }
 
-// maxWrite limits the bytes of one write. The commits of one are a few MiB, but the end of a session is one write for
-// all keys of the session. A frame has room for it.
+// maxWrite limits the bytes of one write. The commits in one write are a few MiB, but the end of a session is one write
+// with all keys of the session. A frame has room for maxWrite bytes.
 const maxWrite = maxFrame / 2
 
 // Write returns when a majority has the edits.
@@ -32,11 +32,11 @@ func (k *keeper) Confirm() error { return k.ask((*replica.Replica).Confirm) }
 // Failure says why the server ends.
 func (k *keeper) Failure() string { return "another node serves it now" }
 
-// Close does nothing: the replica is the member's.
+// Close does nothing: the replica belongs to the member.
 func (k *keeper) Close() error { return nil }
 
-// ask makes a request of the replica and waits for its outcome. While the replica has no room for it, for example
-// because the leadership is being handed over, it tries again at each tick.
+// ask makes a request of the replica and waits for its outcome. If the replica has no room for the request, for example
+// during a leadership transfer, ask tries again at each tick.
 func (k *keeper) ask(request func(*replica.Replica) (replica.Ticket, error)) error {
 	outcome := make(chan error, 1)
 	var try func()

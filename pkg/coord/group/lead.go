@@ -56,9 +56,10 @@ func (m *Member) setRole() {
 	m.mu.Unlock()
 }
 
-// serveAgain begins another server if the latest one has ended by itself, although the member still leads. It waits for
-// that one's end: until then its writes may still succeed, and the next one would load contents without them. The loop
-// calls it once a tick, so that servers which end at once do not follow each other without a pause.
+// serveAgain begins another server if the latest one has ended by itself, although the member still leads. It waits
+// until that server has ended completely: until then its writes may still succeed, and the next server would load
+// contents without them. The loop calls serveAgain once a tick, so that servers that fail at once do not follow each
+// other without a pause.
 func (m *Member) serveAgain() {
 	role := m.replica.Status().Role
 	if m.serving != nil || !role.Leading || role.Term != m.servedTerm {
@@ -71,8 +72,8 @@ func (m *Member) serveAgain() {
 	}
 }
 
-// startServing begins a server of the replica's contents. The server loads them in a goroutine of its own, so that the
-// member, which leads already, is not silent meanwhile. Nobody else writes what the server loads.
+// startServing begins a server of the replica's contents. The server loads them in its own goroutine, so that the
+// member, which already leads, keeps sending meanwhile. Nobody else writes the contents that the server loads.
 func (m *Member) startServing(term uint64) {
 	held := contents(m.replica.Freeze())
 	opts := m.opts.Server
@@ -100,8 +101,8 @@ func (m *Member) startServing(term uint64) {
 	})
 }
 
-// beginServing makes a server that has loaded its contents the one that clients get, unless the member has ceased to
-// lead meanwhile. err is that of the load.
+// beginServing makes a server that has loaded its contents the current one, unless the member has stopped leading
+// meanwhile. err is the error of the load.
 func (m *Member) beginServing(s *serving, server *coord.Server, err error) {
 	switch {
 	case m.serving != s && err == nil:
@@ -118,7 +119,7 @@ func (m *Member) beginServing(s *serving, server *coord.Server, err error) {
 	}
 }
 
-// run runs what leads beside the server until the server ends, and then closes it.
+// run runs the work of Options.Lead until the server ends, and then closes the server.
 func (m *Member) run(server *coord.Server) {
 	stop := func() {}
 	if m.opts.Lead != nil && !isEnding(server) {
@@ -130,10 +131,10 @@ func (m *Member) run(server *coord.Server) {
 		server.Fail(coord.ErrServerClosed)
 	}
 	stop()
-	_ = server.Close() // whose error is the keeper's
+	_ = server.Close() // the keeper's error
 }
 
-// stopServing ends the server: its clients look for the next one.
+// stopServing ends the server; its clients look for the next one.
 func (m *Member) stopServing() {
 	m.mu.Lock()
 	m.current = m.doorman
@@ -144,7 +145,7 @@ func (m *Member) stopServing() {
 	m.serving = nil
 }
 
-// elsewhere says which member serves, for [coord.ServerOptions].
+// elsewhere returns the address of the member that serves, for [coord.ServerOptions].
 func (m *Member) elsewhere() (addr string, elsewhere bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,10 +14,10 @@ var (
 	errAlone   = errors.New("no other node can take over the job's store")
 )
 
-// Leave hands over what this member does for the group: it returns when another member leads and this one is a member
-// no more, and joins no group again. It returns at once if the process is in no group. It returns an error if this is
-// the last member and there is no candidate; of members that leave together, one is the last. The process must still
-// serve its connections until then. Call Close afterwards in any case.
+// Leave hands over this member's duties in the group and leaves it. It returns when another member leads and this one
+// has been removed. The process joins no group again. Leave returns at once if the process is in no group. It returns
+// an error if this is the last member and there is no candidate; of members that leave together, one is the last. The
+// process must still serve its connections until Leave returns. Call Close afterwards in any case.
 func (m *Member) Leave(ctx context.Context) error {
 	result := make(chan error, 1)
 	m.call(func() {
@@ -39,9 +39,9 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 }
 
-// askOthers sends, once a tick, what a member asks of the others that leaves or has lost the group. One that leaves
-// notifies all voters, as any of them may lead soon and must know who stays. It asks also after its removal: the others
-// may need its vote until they have applied it.
+// askOthers sends, once a tick, the requests of a member that is leaving or hears from no leader. A leaving member
+// notifies all voters, because any of them may lead soon and must know who stays. It continues after its removal: the
+// others may need its vote until they have applied the removal.
 func (m *Member) askOthers(status replica.Status) {
 	g := &m.manager
 	members := status.All()
@@ -68,7 +68,7 @@ func (m *Member) askOthers(status replica.Status) {
 	for _, id := range status.Voters {
 		addrs = append(addrs, m.addrOf(id))
 	}
-	if g.now-g.heard >= silentTicks { // it may have been removed by members that it does not know
+	if g.now-g.heard >= silentTicks { // members that this one does not know may have removed it
 		m.mu.Lock()
 		for _, c := range m.candidates {
 			addrs = append(addrs, c.Addr)
@@ -83,13 +83,13 @@ func (m *Member) askOthers(status replica.Status) {
 	}
 }
 
-// isLast reports whether this process is the group's only member, and nobody can be asked to join.
+// isLast reports whether this process is the group's only member and has no candidate to invite.
 func (m *Member) isLast(status replica.Status) bool {
 	alone := status.Leading && len(status.Voters) == 1 && len(status.Learners) == 0
 	return alone && len(m.view(status, 0).candidates) == 0
 }
 
-// stay ends the attempt to leave: there is nobody else.
+// stay ends the attempt to leave, because no other process can take over.
 func (m *Member) stay() {
 	for _, left := range m.left {
 		left <- errAlone
@@ -98,7 +98,7 @@ func (m *Member) stay() {
 	delete(m.manager.departs, m.id)
 }
 
-// handleAsk handles another member's announcement that it will leave, or its question whether it is a member.
+// handleAsk handles another member's notice that it will leave, or its question whether it is still a member.
 func (m *Member) handleAsk(in incoming) {
 	status := m.replica.Status()
 	switch {
@@ -111,8 +111,8 @@ func (m *Member) handleAsk(in incoming) {
 	}
 }
 
-// isSettled reports whether the voters have applied the latest change of members: a majority, and all that are not
-// silent.
+// isSettled reports whether enough voters have applied the latest change of members: a majority, and each voter that is
+// not silent.
 func (m *Member) isSettled(status replica.Status) bool {
 	applied := 0
 	for _, id := range status.Voters {
@@ -127,7 +127,7 @@ func (m *Member) isSettled(status replica.Status) bool {
 	return applied > len(status.Voters)/2
 }
 
-// find returns what the leader knows of a member.
+// find returns the leader's record of a member.
 func find(members []replica.Member, id replica.ID) (replica.Member, bool) {
 	i := slices.IndexFunc(members, func(m replica.Member) bool { return m.ID == id })
 	if i < 0 {

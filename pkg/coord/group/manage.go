@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// bucketMembers has the address of each member, by its id, and bucketProcesses its Candidate.Process. A later server of
-// the store ignores them.
+// bucketMembers holds the address of each member by its id, and bucketProcesses its Candidate.Process. A later server
+// of the store ignores both.
 const (
 	bucketMembers   = "members"
 	bucketProcesses = "processes"
@@ -17,26 +17,26 @@ const (
 
 func keyOf(id replica.ID) string { return strconv.FormatUint(uint64(id), 10) }
 
-// manager is the leader's memory of what it has asked of others. The loop owns it. The zero value is ready for use.
+// manager is the state that the loop keeps for managing the group. The zero value is ready for use.
 type manager struct {
 	now     int                // ticks since the start
 	busy    bool               // a step is under way
-	commit  uint64             // what was committed at the tick before
+	commit  uint64             // the commit index at the previous tick
 	heard   int                // when this member last heard from a leader
 	adopted map[replica.ID]int // when each learner was asked to join, or was first seen
 	refused map[string]refusal // the addresses of candidates that are not asked to join for a while
-	departs map[replica.ID]int // since when members have been leaving
+	departs map[replica.ID]int // when each leaving member announced that it will leave
 	paths   paths
 }
 
-// refusal is why a candidate is not asked to join: it has left, or was silent.
+// refusal keeps a candidate from being asked to join, because it has left the group or was silent.
 type refusal struct {
 	until   int    // in ticks since the start
-	process string // the member's, "" if it is not known; the refusal does not hold for another one
+	process string // the member's, "" if unknown; the refusal does not apply to another process
 }
 
-// note records the address and the process of a member in the contents, so that all members know them. done gets the
-// outcome.
+// note records the address and the process of a member in the contents, so that all members know them. done receives
+// the outcome.
 func (g *manager) note(m *Member, id replica.ID, addr string, done func(error)) {
 	edits := []replica.Edit{{Bucket: bucketMembers, Key: keyOf(id), Value: []byte(addr)}}
 	if c, _ := m.candidate(addr); c.Process != "" {
@@ -61,7 +61,7 @@ func (m *Member) addrOf(id replica.ID) string {
 	if value := m.replica.Value(bucketMembers, keyOf(id)); value != nil {
 		return string(value)
 	}
-	return m.addrs[id] // of a member that the contents, which may be out of date, do not have
+	return m.addrs[id] // for a member that is missing in the contents, which may be out of date
 }
 
 // addrsOf returns the addresses of members.
@@ -120,7 +120,7 @@ func (m *Member) manage() {
 	}
 }
 
-// add makes the process at addr a learner, and asks it to join when the group has agreed.
+// add makes the process at addr a learner. Once the group has agreed, it asks the process to join.
 func (m *Member) add(status replica.Status, addr string, done func(error)) {
 	g := &m.manager
 	id := status.Highest + 1
@@ -141,7 +141,7 @@ func (m *Member) add(status replica.Status, addr string, done func(error)) {
 	})
 }
 
-// adopt begins the time in which a learner must be heard, and get what it lacks.
+// adopt starts the time within which a learner must answer and catch up.
 func (g *manager) adopt(id replica.ID) {
 	if g.adopted == nil {
 		g.adopted = map[replica.ID]int{}
@@ -149,8 +149,8 @@ func (g *manager) adopt(id replica.ID) {
 	g.adopted[id] = g.now
 }
 
-// forget forgets the addresses of members that were removed. Those that left or were silent are not asked again for a
-// while, which is short for a voter: it may have been restarted.
+// forget forgets the addresses of removed members. Members that left or were silent are not asked to join again for a
+// while. That time is short for a voter, which may have been restarted.
 func (m *Member) forget(status replica.Status, lost, silent []replica.ID) {
 	g := &m.manager
 	var edits []replica.Edit
@@ -177,7 +177,7 @@ func (m *Member) forget(status replica.Status, lost, silent []replica.ID) {
 	}
 }
 
-// refuse keeps a member that is removed from being asked to join again for so many ticks, unless another process
+// refuse keeps a removed member from being asked to join again for the given number of ticks, unless another process
 // follows it at its address.
 func (m *Member) refuse(id replica.ID, ticks int) {
 	g := &m.manager
@@ -185,7 +185,7 @@ func (m *Member) refuse(id replica.ID, ticks int) {
 		g.refused = map[string]refusal{}
 	}
 	process := m.processOf(id)
-	if process == "" { // it founded the group; usually it is still the candidate
+	if process == "" { // the member founded the group; usually its process is still the candidate
 		c, _ := m.candidate(m.addrOf(id))
 		process = c.Process
 	}
@@ -204,7 +204,7 @@ func (m *Member) isReplaced(id replica.ID) bool {
 	return process != "" && c.Process != "" && c.Process != process
 }
 
-// refusedUntil returns until when the candidate is not asked to join.
+// refusedUntil returns the tick from which the candidate may be asked to join.
 func (g *manager) refusedUntil(c Candidate) int {
 	if r := g.refused[c.Addr]; r.process == c.Process {
 		return r.until
@@ -212,7 +212,7 @@ func (g *manager) refusedUntil(c Candidate) int {
 	return 0
 }
 
-// view returns what plan needs. committed is what was committed a tick ago.
+// view returns the input of plan. committed is the commit index of the previous tick.
 func (m *Member) view(status replica.Status, committed uint64) view {
 	g := &m.manager
 	v := view{self: m.id, want: m.opts.Voters}
@@ -228,7 +228,7 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 		other, _ := find(status.Members, id)
 		silent := other.Silent
 		if joined, ok := g.adopted[id]; ok {
-			silent = min(silent, g.now-joined) // it can send nothing before it was asked
+			silent = min(silent, g.now-joined) // it could send nothing before it was asked to join
 		}
 		return member{
 			id: id, silent: silent >= silentTicks || silent >= missingTicks && m.isReplaced(id), leaving: leaving,
@@ -244,7 +244,7 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	}
 	for _, id := range status.Learners {
 		if _, seen := g.adopted[id]; !seen {
-			g.adopt(id) // by an earlier leader
+			g.adopt(id) // an earlier leader has asked it to join
 		}
 		learner := describe(id)
 		learner.silent = learner.silent || !learner.current && g.now-g.adopted[id] >= slowTicks
@@ -255,7 +255,7 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	able := slices.Clone(m.candidates)
 	m.mu.Unlock()
 	able = slices.DeleteFunc(able, func(c Candidate) bool { return known[c.Addr] || g.now < g.refusedUntil(c) })
-	// Those that have never been silent first, then those whose silence was long ago.
+	// First the candidates that were never refused, then those whose refusal ended first.
 	slices.SortStableFunc(able, func(a, b Candidate) int { return cmp.Compare(g.refusedUntil(a), g.refusedUntil(b)) })
 	for _, c := range able {
 		v.candidates = append(v.candidates, c.Addr)
@@ -264,8 +264,8 @@ func (m *Member) view(status replica.Status, committed uint64) view {
 	return v
 }
 
-// markApart marks a voter that another process should replace because it does not reach another voter, and puts the
-// candidates last that do not reach one either.
+// markApart marks a voter that another process should replace because the voter does not reach another voter. It also
+// moves the candidates that do not reach a voter to the end.
 func (m *Member) markApart(v *view) {
 	g := &m.manager
 	var voters []located
@@ -276,7 +276,7 @@ func (m *Member) markApart(v *view) {
 	}
 	others := v.candidates
 	if usable := slices.DeleteFunc(slices.Clone(v.learners), func(o member) bool { return !o.usable() }); len(usable) > 0 {
-		others = m.addrsOf(ids(usable)) // they become voters before a candidate does
+		others = m.addrsOf(ids(usable)) // learners become voters before a candidate does
 	}
 	outcast := g.paths.outcast(g.now, voters, others, v.first)
 	var stay []string

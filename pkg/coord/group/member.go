@@ -27,43 +27,42 @@ type Options struct {
 	Dial coord.DialOptions
 	// Connect connects to an address. Nil connects by TCP.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
-	// Lead, if not nil, is called with the server when this member begins to lead. The store does not lead anything by
-	// itself: Lead starts what does. The stop that it returns is called when the server has ended, and Lead is not called
-	// again before stop has returned.
+	// Lead, if not nil, is called with the server when this member begins to lead. The store does no work of a leader by
+	// itself: Lead starts that work. Its stop is called when the server has ended, and Lead is not called again before
+	// stop has returned.
 	Lead func(*coord.Server) (stop func())
 	// OnChange, if not nil, is called with each new state of the group. It must neither block nor call the Member.
 	OnChange func(Status)
-	// OnGroup, if not nil, is called when the leader of a group that this process does not belong to has announced it. It
-	// must neither block nor call the Member, except from another goroutine.
+	// OnGroup, if not nil, is called with each announcement by the leader of a group that this process does not belong to.
+	// It must neither block nor call the Member, except from another goroutine.
 	OnGroup func(Announcement)
-	// Store, if not nil, is called with what the guard of this process needs for [TakeOver], before anything leaves the
-	// process that is not in it; nil while no other member can take over. It must not block. It costs something only while
-	// this member is the only voter.
+	// Store, if not nil, is called with the data that this process's guard needs for [TakeOver]. It is called before
+	// anything that the data does not cover leaves the process. The data is nil while no other member can take over. Store
+	// must not block. It costs time only while this member is the only voter.
 	Store func(stored []byte)
-	// TakeOverTime is how long after its leader's last word this member may take over. It must be shorter than the time in
-	// which others may begin another store. 0 means any time.
+	// TakeOverTime is how long after its leader's last message this member may take over. It must be shorter than the time
+	// after which others may begin another store. 0 means no limit.
 	TakeOverTime time.Duration
 	// MayTakeOver, if not nil, is asked before this member takes over the group with that instance id. It must neither
 	// block nor call the Member.
 	MayTakeOver func(instance string) bool
-	// Voters is how many members vote, if there are enough: 1, 3 or 5. 0 means 3.
+	// Voters is the number of voting members if enough processes are available: 1, 3 or 5. 0 means 3.
 	Voters int
-	// First is the address of the process that keeps the store alone if there can be one voter only. "" means the one that
-	// leads.
+	// First is the address of the process that keeps the store alone if only one voter is possible. "" means the leader.
 	First string
-	// Tick is the unit of the group's times: a member that leads and is not heard for 10 to 14 ticks is replaced by
-	// another leader, and a voter that is silent for 20 by another voter. 0 means 100 ms.
+	// Tick is the unit of the group's times. Another member replaces a leader that was silent for 10 to 14 ticks. Another
+	// voter replaces a voter that was silent for 20 ticks. 0 means 100 ms.
 	Tick   time.Duration
 	Logger zerolog.Logger
 }
 
 const (
-	electionTicks = 10  // a leader that hears from no majority for so long stops leading
-	missingTicks  = 5   // a voter that has been silent for so long may be lost
+	electionTicks = 10  // a leader stops leading after hearing from no majority for so long
+	missingTicks  = 5   // after so much silence a voter may be lost
 	silentTicks   = 20  // after so much silence a voter is replaced
-	replaceTicks  = 30  // for so long a member that leaves or was lost waits for another one in its place
-	refusedTicks  = 100 // a process that was silent when it was asked to join is not asked again for so long
-	slowTicks     = 600 // a learner that lacks entries for so long loses its place
+	replaceTicks  = 30  // a leaving or lost member waits so long for its replacement
+	refusedTicks  = 100 // a process that was silent when asked to join is not asked again for so long
+	slowTicks     = 600 // a learner that lacks entries for so long is removed
 )
 
 // Member is this process's part in the group. Use New.
@@ -77,28 +76,28 @@ type Member struct {
 
 	// The loop's:
 	ticker     *time.Ticker     // stopped while this process is in no group
-	ticked     bool             // the first tick, which comes at a random time, is over
+	ticked     bool             // the first tick, which comes at a random time, is past
 	replica    *replica.Replica // nil while this process is in no group
 	id         replica.ID
-	instance   string                         // the latest group's; the process's own while it has been in none
-	gone       bool                           // Leave was called, so it joins no group
+	instance   string                         // of the latest group; the process's own id before its first group
+	gone       bool                           // Leave was called: the process joins no group
 	dissolving bool                           // the server ends for good
-	waiting    map[replica.Ticket]func(error) // what to do when a request is settled
+	waiting    map[replica.Ticket]func(error) // called with the outcome of each request
 	peers      map[string]*peer
 	snapshots  map[replica.ID]*snapshot // on their way to other members
-	addrs      map[replica.ID]string    // of members from which frames have come
+	addrs      map[replica.ID]string    // of members that have sent frames
 	serving    *serving                 // nil while this member does not serve
-	stored     replica.Acknowledged     // what Options.Store has got last
+	stored     replica.Acknowledged     // the value that Options.Store received last
 	heardAt    time.Time                // when this member last heard from a leader
 	servedTerm uint64                   // the term of the latest server in this group, or 0
 	lastServed <-chan struct{}          // closed when the latest server has ended
 	// newServer is coord.NewSharedServer; a test delays it.
 	newServer func(coord.SharedKeeper, coord.Contents, coord.ServerOptions) (*coord.Server, error)
 	announced []string // where this member, while it leads, announces the group
-	label     string   // what it says of it
-	retries   []func() // requests for which the replica had no room; the next tick calls them
+	label     string   // the label of the announcements
+	retries   []func() // requests that the replica had no room for; the next tick repeats them
 	manager   manager
-	left      []chan<- error // of the calls of Leave
+	left      []chan<- error // one for each call of Leave
 	reading   reading        // of the frames of other members
 
 	mu         sync.Mutex
@@ -107,7 +106,7 @@ type Member struct {
 	doorman    *coord.Server     // refuses clients while this member does not serve
 	current    *coord.Server     // gets the connections
 	leader     string            // the address of the member that leads, or ""
-	referral   string            // the address of another group's member, while this process is in no group
+	referral   string            // the address to which this process refers clients while it is in no group
 	candidates []Candidate
 	dialErrs   map[string]error // of the latest attempts to connect to candidates
 	status     Status
@@ -133,9 +132,8 @@ func New(opts Options) *Member {
 // ErrMember is the error of Found if this process is in a group already.
 var ErrMember = errors.New("this process is in a group already")
 
-// Found begins a new group with this process as its only member, and returns when this member serves clients. The
-// caller must know that no other process has founded a group for the same store, and that none of an earlier one is
-// left.
+// Found begins a new group with this process as its only member. It returns when this member serves clients. The caller
+// must know that no other process has founded a group for the same store and that no earlier group still runs.
 func (m *Member) Found() error {
 	result := make(chan error, 1)
 	var begun chan struct{}
@@ -170,7 +168,7 @@ func (m *Member) Found() error {
 	}
 }
 
-// Close ends this member at once, as a crash would. Call Leave before, if others are to go on.
+// Close ends this member at once, as a crash would. Call Leave first if the other members must go on without a pause.
 func (m *Member) Close() error {
 	m.mu.Lock()
 	if !m.closed {
@@ -185,7 +183,7 @@ func (m *Member) Close() error {
 	return m.doorman.Close()
 }
 
-// setDoorman makes a server that refuses clients in the name of the group.
+// setDoorman makes a server that refuses clients on behalf of the group.
 func (m *Member) setDoorman() {
 	opts := m.opts.Server
 	opts.InstanceID, opts.Elsewhere, opts.OnMember = m.instance, m.elsewhere, m.onMember
@@ -198,7 +196,7 @@ func (m *Member) setDoorman() {
 	m.doorman, m.current = doorman, doorman
 }
 
-// call has the loop call f. It does nothing after Close.
+// call passes f to the loop, which calls it. After Close it does nothing.
 func (m *Member) call(f func()) {
 	select {
 	case m.calls <- f:
@@ -206,7 +204,7 @@ func (m *Member) call(f func()) {
 	}
 }
 
-// do has the loop call f, and returns when it has, or after Close.
+// do passes f to the loop and returns when the loop has called it, or after Close.
 func (m *Member) do(f func()) {
 	done := make(chan struct{})
 	m.call(func() {
@@ -306,7 +304,7 @@ func (m *Member) tick() {
 	}
 }
 
-// retry makes those requests again for which the replica had no room.
+// retry repeats the requests that the replica had no room for.
 func (m *Member) retry() {
 	retries := m.retries
 	m.retries = nil
@@ -315,7 +313,7 @@ func (m *Member) retry() {
 	}
 }
 
-// handle handles a frame and those that wait behind it.
+// handle handles a frame and the frames that wait behind it.
 func (m *Member) handle(in incoming) {
 	for range cap(m.inbox) {
 		m.handleOne(in)
@@ -362,7 +360,7 @@ func (m *Member) adopt(in incoming) {
 	}
 }
 
-// request makes a request of the replica; done gets its outcome.
+// request makes a request of the replica; done receives the outcome.
 func (m *Member) request(request func(*replica.Replica) (replica.Ticket, error), done func(error)) {
 	ticket, err := request(m.replica)
 	if err != nil {
@@ -372,7 +370,7 @@ func (m *Member) request(request func(*replica.Replica) (replica.Ticket, error),
 	m.waiting[ticket] = done
 }
 
-// flush does what the replica asks for, until it asks for nothing.
+// flush carries out the replica's output until there is no more.
 func (m *Member) flush() {
 	for again := true; again && m.replica != nil; {
 		out := m.replica.Output()
@@ -384,7 +382,7 @@ func (m *Member) flush() {
 				done(result.Err)
 			}
 		}
-		again = len(out.Settled) > 0 // which may have made further requests
+		again = len(out.Settled) > 0 // done functions may have made further requests
 	}
 	if m.replica == nil {
 		return

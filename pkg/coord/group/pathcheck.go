@@ -19,8 +19,8 @@ const (
 	maxReason  = 200 // bytes of a reason in an answer
 )
 
-// watchPaths has the other voters check whether they reach each other, if this member leads and that is due. The loop
-// calls it.
+// watchPaths has the other voters check whether they reach each other, if this member leads and a check is due. The
+// loop calls it.
 func (m *Member) watchPaths(status replica.Status) {
 	p := &m.manager.paths
 	if !status.Leading || p.term != status.Term {
@@ -54,9 +54,9 @@ func (m *Member) watchPaths(status replica.Status) {
 	}
 }
 
-// askPaths asks the member at addr which of the addresses in the request it does not reach. missed has the reasons. The
-// request has a connection of its own: the answer comes from who has got it, and a process that does not know the
-// request only closes that connection.
+// askPaths asks the member at addr which of the addresses in the request it does not reach. missed holds the reason for
+// each. The request has its own connection, so that the answer comes from the process that received the request. A
+// process that does not know such requests only closes that connection.
 func (m *Member) askPaths(addr string, hello []byte, request frame) (missed map[string]string, err error) {
 	ctx, cancel := m.within(retryTicks)
 	defer cancel()
@@ -84,7 +84,7 @@ func (m *Member) askPaths(addr string, hello []byte, request frame) (missed map[
 	return missed, nil
 }
 
-// within returns a context that ends after so many ticks, or with the member.
+// within returns a context that ends after the given number of ticks, or with the member.
 func (m *Member) within(ticks int) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ticks)*m.opts.Tick)
 	m.running.Go(func() {
@@ -97,7 +97,7 @@ func (m *Member) within(ticks int) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// notePaths records what a voter has answered.
+// notePaths records a voter's answer.
 func (m *Member) notePaths(c *pathCheck, from replica.ID, targets []replica.ID, missed map[string]string) {
 	p := &m.manager.paths
 	if m.replica == nil || p.latest != c {
@@ -109,8 +109,8 @@ func (m *Member) notePaths(c *pathCheck, from replica.ID, targets []replica.ID, 
 	p.remember(m.manager.now, c.voters, m.addrOf)
 }
 
-// handleReach answers the leader's question which members this one does not reach. It does not answer a question for
-// another process.
+// handleReach answers the leader's question which members this one does not reach. It does not answer a question that
+// is meant for another process.
 func (m *Member) handleReach(in incoming) {
 	if m.replica == nil || in.from.instance != m.instance || in.id != m.id || len(in.texts) > maxTargets {
 		in.answer <- frame{}
@@ -119,10 +119,10 @@ func (m *Member) handleReach(in incoming) {
 	m.running.Go(func() { in.answer <- frame{kind: frameMissed, texts: m.tryPaths(in.texts)} })
 }
 
-// tryPaths connects to each of the addresses as for the replica's messages. It returns those where that has failed,
-// each with the reason.
+// tryPaths connects to each of the addresses as for the replica's messages. It returns the addresses that it could not
+// connect to, each followed by the reason.
 func (m *Member) tryPaths(addrs []string) (missed []string) {
-	ctx, cancel := m.within(pathTicks + pathTicks/4) // the handshake needs a part of it
+	ctx, cancel := m.within(pathTicks + pathTicks/4) // the handshake needs part of this time
 	defer cancel()
 	errs := make([]error, len(addrs))
 	var tries sync.WaitGroup
@@ -157,7 +157,7 @@ func Reason(err error) string {
 	return plainerr.Text(err)
 }
 
-// shorten returns the first bytes of a text, at most size.
+// shorten returns at most the first size bytes of a text.
 func shorten(text string, size int) string {
 	return strings.ToValidUTF8(text[:min(len(text), size)], "")
 }

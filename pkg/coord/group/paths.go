@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// pathTicks bounds the connect and the handshake between two voters, each.
+	// pathTicks bounds the connect and the handshake between two voters, each separately.
 	pathTicks = 20
-	// retryTicks is how soon the paths between the voters are checked again if one is missed or not known.
+	// retryTicks is the time until the next check if a path between voters is missing or unknown.
 	retryTicks = 30
-	// recheckTicks is how soon they are checked again if each voter reaches each other one.
+	// recheckTicks is the time until the next check if each voter reaches every other one.
 	recheckTicks = 400
-	// apartTicks is for how many ticks two addresses that did not reach each other are remembered.
+	// apartTicks is how long the leader remembers that two addresses did not reach each other.
 	apartTicks = 6000
 )
 
-// paths is what the leader knows of the paths between the other voters. It reaches all of them itself, but if it is
-// lost, one of them must reach a majority without it. The zero value knows nothing.
+// paths is the leader's record of the paths between the other voters. The leader itself reaches all of them. But if it
+// is lost, one of them must reach a majority without it. The zero value is an empty record.
 type paths struct {
-	term   uint64     // of the leadership in which it was found out
+	term   uint64     // of the leadership that made the checks
 	latest *pathCheck // nil before the first one
 	found  map[[2]replica.ID]route
 	apart  map[[2]string]int // when two addresses, the lesser first, were last found apart, in ticks
 }
 
-// pathCheck is one check of all paths. Answers to a former one are ignored.
+// pathCheck is one check of all paths. The leader ignores answers to an earlier check.
 type pathCheck struct {
 	voters []replica.ID // without the leader
 	began  int          // in ticks
@@ -36,16 +36,16 @@ type pathCheck struct {
 
 // route is the path from one voter to another one.
 type route struct {
-	reason string // why there is none; "" if the one reaches the other
-	since  int    // the tick of the first of the checks that found none, without one in between that did
-	last   int    // the tick of the latest of them
+	reason string // why there is no path; "" if there is one
+	since  int    // the tick of the first check in an unbroken series that found no path
+	last   int    // the tick of the latest check in that series
 }
 
-// isApart reports whether the path has been missing for so long that the voter at its end, if it had ended instead,
-// would be known to be silent.
+// isApart reports whether the path has been missing so long that the leader would know the voter at its end to be
+// silent if that voter had ended.
 func (r route) isApart() bool { return r.reason != "" && r.last-r.since >= silentTicks }
 
-// due reports whether the paths between these voters have to be checked now.
+// due reports whether the paths between these voters must be checked now.
 func (p *paths) due(now int, voters []replica.ID) bool {
 	if p.latest == nil || !sameIDs(voters, p.latest.voters) {
 		return true
@@ -57,7 +57,7 @@ func (p *paths) due(now int, voters []replica.ID) bool {
 	return now-p.latest.began >= pause
 }
 
-// begin begins a check. What is known of other members than these is forgotten.
+// begin begins a check. It forgets the records of all other members.
 func (p *paths) begin(now int, voters []replica.ID) *pathCheck {
 	found := map[[2]replica.ID]route{}
 	for ends, route := range p.found {
@@ -70,7 +70,7 @@ func (p *paths) begin(now int, voters []replica.ID) *pathCheck {
 	return p.latest
 }
 
-// note records whether one voter reaches another one. reason says why not; it is empty if it does.
+// note records whether the voter from reaches the voter to. reason says why not; it is empty if it does.
 func (p *paths) note(now int, from, to replica.ID, reason string) {
 	former := p.found[[2]replica.ID{from, to}]
 	found := route{reason: reason, since: now, last: now}
@@ -80,7 +80,7 @@ func (p *paths) note(now int, from, to replica.ID, reason string) {
 	p.found[[2]replica.ID{from, to}] = found
 }
 
-// complete reports whether each of these voters is known to reach each other one.
+// complete reports whether each of these voters is known to reach every other one.
 func (p *paths) complete(voters []replica.ID) bool {
 	for _, a := range voters {
 		for _, b := range voters {
@@ -92,7 +92,7 @@ func (p *paths) complete(voters []replica.ID) bool {
 	return true
 }
 
-// pairs returns those pairs of these voters that do not reach each other.
+// pairs returns the pairs of these voters that do not reach each other.
 func (p *paths) pairs(voters []replica.ID) (pairs [][2]replica.ID) {
 	for i, a := range voters {
 		for _, b := range voters[i+1:] {
@@ -104,7 +104,7 @@ func (p *paths) pairs(voters []replica.ID) (pairs [][2]replica.ID) {
 	return pairs
 }
 
-// describe says what the two voters of a pair miss.
+// describe says which of the two voters does not reach the other, and why.
 func (p *paths) describe(a, b replica.ID, addrOf func(replica.ID) string) string {
 	there, back := p.found[[2]replica.ID{a, b}].reason, p.found[[2]replica.ID{b, a}].reason
 	switch {
@@ -119,8 +119,8 @@ func (p *paths) describe(a, b replica.ID, addrOf func(replica.ID) string) string
 // endsOf returns the key of two addresses in paths.apart.
 func endsOf(a, b string) [2]string { return [2]string{min(a, b), max(a, b)} }
 
-// remember notes for the choice of members which addresses were found apart. They may be those of voters, and of
-// processes that have been voters.
+// remember records the addresses that were found apart, for the choice of members. They may belong to voters and to
+// former voters.
 func (p *paths) remember(now int, voters []replica.ID, addrOf func(replica.ID) string) {
 	if p.apart == nil {
 		p.apart = map[[2]string]int{}
@@ -144,7 +144,7 @@ func (p *paths) wereApart(now int, a, b string) bool {
 	return found && now-at < apartTicks
 }
 
-// misses returns how many of the addresses do not reach addr.
+// misses returns how many of addrs do not reach addr.
 func (p *paths) misses(now int, addr string, addrs []string) (count int) {
 	for _, other := range addrs {
 		if p.wereApart(now, addr, other) {
@@ -160,10 +160,11 @@ type located struct {
 	addr string
 }
 
-// outcast returns the voter that another process should replace, because it and another voter do not reach each other:
-// the one that misses most others, rather not first, rather the latest. It returns 0 if there is
-// none, or if each of the others that may replace it is known not to reach a voter that stays. voters are those that
-// are usable, without the leader, and others the addresses of processes that may become voters.
+// outcast returns a voter that another process should replace because it and another voter do not reach each other. It
+// chooses the voter that misses most of voters and others. Of equal ones it prefers a voter other than first, then the
+// latest. It returns 0 if all voters reach each other, or if each replacement in others is known not to reach a voter
+// that stays. voters are the usable voters without the leader; others are the addresses of processes that may become
+// voters.
 func (p *paths) outcast(now int, voters []located, others []string, first replica.ID) replica.ID {
 	var all []replica.ID
 	addrs := slices.Clone(others)

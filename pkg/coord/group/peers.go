@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// peer sends frames to one member. Messages may be lost: raft sends again what matters.
+// peer sends frames to one member. Frames may be lost: raft repeats the messages that matter.
 type peer struct {
 	addr   string
 	frames chan queuedFrame
@@ -25,20 +25,20 @@ type peer struct {
 // queuedFrame is a frame that waits to be sent.
 type queuedFrame struct {
 	b       []byte
-	release func() // called when it was sent, was lost, or waits for a member that cannot be reached
+	release func() // called when the frame was sent, was lost, or waits for an unreachable member
 }
 
 const (
-	// maxQueued is how many frames wait for a member that does not read them; further ones are lost.
+	// maxQueued is how many frames wait for a member that does not read; further frames are lost.
 	maxQueued = 64
-	// dialPause is the pause after a failed attempt to connect to a member, maxTries the number of attempts for a frame.
+	// dialPause is the pause after a failed attempt to connect, and maxTries the number of attempts for one frame.
 	dialPause = 100 * time.Millisecond
 	maxTries  = 20
-	// formerTicks is for how many ticks the connection to a former member is kept after the last frame.
+	// formerTicks is how long the connection to a former member stays open after the last frame.
 	formerTicks = 100
 	// sendTimeout is how long a member may take to read sendChunk bytes.
 	sendTimeout = 5 * time.Second
-	// ackTimeout is how long the kernel of a member may acknowledge nothing before another connection is made.
+	// ackTimeout is how long a member's kernel may acknowledge nothing before the connection is replaced.
 	ackTimeout = 2 * time.Second
 )
 
@@ -67,8 +67,8 @@ func (m *Member) sendMessages(messages []replica.Message) {
 	}
 }
 
-// send queues a frame for the member at addr. The result is closed when the frame was written to a connection, was
-// lost, or waits for a member that cannot be reached. The loop calls it.
+// send queues a frame for the member at addr. done is closed when the frame was written to a connection, was lost, or
+// waits for an unreachable member. The loop calls it.
 func (m *Member) send(addr string, f frame) (done <-chan struct{}) {
 	p := m.peers[addr]
 	if p == nil {
@@ -89,7 +89,7 @@ func (m *Member) send(addr string, f frame) (done <-chan struct{}) {
 	return released
 }
 
-// disconnectFormer ends the connections to processes that are members no more, once they have got the last frames.
+// disconnectFormer ends the connections to former members once they have received the last frames.
 func (m *Member) disconnectFormer(status replica.Status) {
 	members := status.All()
 	for addr, p := range m.peers {
@@ -113,10 +113,10 @@ func (m *Member) disconnect() {
 	clear(m.snapshots)
 }
 
-// sendAll sends the frames of p until ctx ends. It connects when there is a frame to send, so that it leaves former
-// members alone.
+// sendAll sends the frames of p until ctx ends. It connects only when it has a frame to send, so that it does not
+// disturb former members.
 func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
-	var queue []queuedFrame // to be sent first
+	var queue []queuedFrame // frames to send first
 	for {
 		if len(queue) == 0 {
 			select {
@@ -138,7 +138,7 @@ func (m *Member) sendAll(ctx context.Context, p *peer, hello []byte) {
 	}
 }
 
-// unreachable notifies the replica that messages to the members at an address are lost.
+// unreachable notifies the replica that messages to the members at p's address are lost.
 func (m *Member) unreachable(p *peer) {
 	if m.replica == nil || m.peers[p.addr] != p {
 		return
@@ -152,7 +152,7 @@ func (m *Member) unreachable(p *peer) {
 }
 
 // sendFrom connects, and sends the queue and then further frames until the connection breaks or ctx ends. It returns
-// what it has not begun to send. If it cannot connect, the queue is lost.
+// the frames that it has not begun to send. If it cannot connect, the queue is lost.
 func (m *Member) sendFrom(
 	ctx context.Context, p *peer, hello []byte, queue []queuedFrame,
 ) (left []queuedFrame, err error) {
@@ -191,12 +191,12 @@ func (m *Member) sendFrom(
 	}
 }
 
-// errEnded is the error of an established connection that broke, in contrast to that of a failed dial.
+// errEnded is the error of an established connection that broke. A failed dial has other errors.
 var errEnded = errors.New("the connection has ended")
 
-// considerEnd notifies the replica that the process of the member at p has ended, if it led and nobody listens there
-// any more. An established connection to it has just ended. So a firewall that refuses all connections never leads
-// here.
+// considerEnd notifies the replica that the process of the member at p has ended, if that member led and nobody listens
+// at its address any more. considerEnd is called only when an established connection to the member has just ended. So a
+// firewall that refuses all connections never leads to this notification.
 func (m *Member) considerEnd(ctx context.Context, p *peer) {
 	leaders := make(chan replica.ID, 1)
 	m.do(func() {
@@ -232,14 +232,14 @@ func (m *Member) considerEnd(ctx context.Context, p *peer) {
 	}
 }
 
-// endTries is how often considerEnd looks whether somebody listens, with pauses of endPause.
+// endTries is how often considerEnd checks whether somebody listens, with a pause of endPause between checks.
 const (
 	endTries = 5
 	endPause = 20 * time.Millisecond
 )
 
-// watchEnd returns a channel that is closed when the connection has ended. Without it, a frame for a process that
-// follows another one at its address would be written to the former's connection, and be lost without an error.
+// watchEnd returns a channel that is closed when the connection has ended. Without it, a frame for a new process at the
+// same address would be written to the former process's connection and be lost without an error.
 func (m *Member) watchEnd(nc net.Conn) <-chan struct{} {
 	ended := make(chan struct{})
 	m.running.Go(func() {
@@ -249,8 +249,8 @@ func (m *Member) watchEnd(nc net.Conn) <-chan struct{} {
 	return ended
 }
 
-// connect connects to the member at addr. It tries for some time. Meanwhile it adds further frames to the queue, which
-// it returns. All of them are released after an attempt that has failed.
+// connect connects to the member at addr, with up to maxTries attempts. Meanwhile it adds further frames to the queue,
+// which it returns. After a failed attempt it releases all of them.
 func (m *Member) connect(
 	ctx context.Context, addr string, further <-chan queuedFrame, queue []queuedFrame,
 ) (nc net.Conn, all []queuedFrame, err error) {
@@ -281,7 +281,7 @@ func (m *Member) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return m.dialWithin(ctx, addr, m.opts.Dial.Timeout)
 }
 
-// dialWithin is dial with a bound of the connect and the handshake, each; 0 means the usual one.
+// dialWithin is dial with a bound for the connect and the handshake, each; 0 means the default.
 func (m *Member) dialWithin(ctx context.Context, addr string, timeout time.Duration) (net.Conn, error) {
 	opts := m.opts.Dial
 	opts.Addr, opts.Timeout = addr, timeout
@@ -295,14 +295,14 @@ func (m *Member) dialWithin(ctx context.Context, addr string, timeout time.Durat
 	return nc, err
 }
 
-// connectTCP connects to addr by TCP. The other member sends nothing on the connection, so only the kernel notices that
-// nothing arrives there, for example while a link is cut.
+// connectTCP connects to addr by TCP. The other member sends nothing on the connection. So only the kernel can notice
+// that data does not arrive, for example while a link is cut.
 func connectTCP(ctx context.Context, addr string) (net.Conn, error) {
 	dialer := net.Dialer{Control: tcplimit.Control(ackTimeout)}
 	return dialer.DialContext(ctx, "tcp", addr)
 }
 
-// incoming is a frame from another member, with what its connection began with.
+// incoming is a frame from another member, with its connection and the connection's hello.
 type incoming struct {
 	frame
 	from    frame // the hello
@@ -311,10 +311,10 @@ type incoming struct {
 	answer  chan<- frame // gets the answer to a request, or a zero frame for none
 }
 
-// refuse ends the connection that a frame came on. It does not close it, because that may take time.
+// refuse ends the connection that the frame came on. It does not close the connection, because that may take time.
 func (in incoming) refuse() { in.nc.SetReadDeadline(time.Unix(1, 0)) }
 
-// handleRequest handles a frame that is answered on its connection.
+// handleRequest handles a frame whose answer goes back on the same connection.
 func (m *Member) handleRequest(in incoming) {
 	if in.kind == frameTakeOver {
 		m.handleTakeOver(in)
@@ -357,7 +357,7 @@ func (m *Member) receive(nc net.Conn) {
 			}
 			return
 		case in.kind == frameRaft && in.message.IsSnapshot():
-			return // it was the only message of its connection
+			return // a connection with such a message carries no other
 		}
 	}
 }

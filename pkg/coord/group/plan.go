@@ -6,15 +6,15 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// view is what the leader knows when it decides who keeps the store.
+// view is the leader's knowledge from which plan decides who keeps the store.
 type view struct {
 	self       replica.ID
 	want       int        // voters, if there are enough members: 1, 3 or 5
-	first      replica.ID // the only voter if there can be no more, if it is usable; 0: the leader
+	first      replica.ID // the only voter if only one is possible and this one is usable; 0: the leader
 	voters     []member   // with the leader
 	learners   []member
 	candidates []string // addresses of processes that can become members, the best first
-	late       bool     // a member that is leaving, or was lost, waits no longer for another one in its place
+	late       bool     // a leaving or lost voter waits no longer for its replacement
 }
 
 // member is one member of the group as the leader sees it.
@@ -35,10 +35,10 @@ type step struct {
 	transfer         replica.ID   // hand the leadership to this voter
 }
 
-// plan decides the next step towards as many voters as are wanted and possible: an odd number, all of them usable. No
-// member becomes a voter before it is current: a majority must not depend on one that lacks entries. A group without a
-// replacement for a voter that it has lost falls back to fewer voters, since the loss of a second one would end it. Of
-// two members, the one at Options.First votes, so the loss of the other node never does harm.
+// plan decides the next step towards the wanted number of voters, or the largest possible odd number, all of them
+// usable. No member becomes a voter before it is current: a majority must not depend on a member that lacks entries. If
+// a lost voter has no replacement, the group falls back to fewer voters, because the loss of a second voter would end
+// the group. Of two members, the one at Options.First votes, so that the loss of the other node never does harm.
 func plan(v view) step {
 	var voters, next, waiting, leaving []replica.ID // waiting: learners that are not current yet
 	for _, m := range v.voters {
@@ -49,7 +49,7 @@ func plan(v view) step {
 			leaving = append(leaving, m.id)
 		}
 	}
-	// The leader first, so that it is the one that stays if there is one voter only.
+	// The leader comes first, so that it stays if there is only one voter.
 	slices.SortStableFunc(voters, func(a, b replica.ID) int { return preference(a, v.self) - preference(b, v.self) })
 	for _, m := range v.learners {
 		switch {
@@ -62,7 +62,7 @@ func plan(v view) step {
 	}
 	available := slices.Concat(voters, next)
 	if len(available) == 0 {
-		available = []replica.ID{v.self} // all are leaving, and the leader is the last
+		available = []replica.ID{v.self} // all members are leaving, and the leader leaves last
 	}
 	target := available[:odd(min(v.want, len(available)))]
 	mayGrow := !v.late && (len(waiting) > 0 || len(available) < v.want && len(v.candidates) > 0)
@@ -87,7 +87,7 @@ func plan(v view) step {
 	return step{}
 }
 
-// preference orders who before the others.
+// preference is a sort key that puts who first.
 func preference(id, who replica.ID) int {
 	if id == who {
 		return 0
@@ -116,7 +116,7 @@ func ids(members []member) []replica.ID {
 	return ids
 }
 
-// sameIDs reports whether a and b have the same elements; none occurs twice.
+// sameIDs reports whether a and b have the same elements. Neither may contain an id twice.
 func sameIDs(a, b []replica.ID) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(id replica.ID) bool { return !slices.Contains(b, id) })
 }

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Whoever reaches this process may send frames if the job has no secret. So the memory of frames that are being read is
-// limited, and the bytes of a frame must keep coming.
+// Without a secret, anybody who reaches this process may send frames. So the memory for incoming frames is limited, and
+// the bytes of a frame must keep coming.
 
-// maxLarge is how many raft messages above maxSmall are read at once. A group has one leader, and perhaps a former one.
+// maxLarge is how many raft messages above maxSmall are read at the same time. A group has one leader, and perhaps a
+// former one.
 const maxLarge = 4
 
 // reading counts the large frames that are being read.
@@ -18,7 +19,7 @@ type reading struct {
 	snapshot atomic.Bool  // one above maxMessage is being read
 }
 
-// admit reports whether a frame may be read now. The caller calls done when it has been.
+// admit reports whether a frame may be read now. The caller calls done after reading it.
 func (r *reading) admit(kind frameKind, size int) (done func(), ok bool) {
 	none := func() {}
 	switch {
@@ -38,7 +39,7 @@ func (r *reading) admit(kind frameKind, size int) (done func(), ok bool) {
 	return none, false
 }
 
-// next reads the next frame of a member's connection, however long it takes to begin.
+// next reads the next frame of a member's connection. It waits without limit for the frame's first byte.
 func (r *reading) next(nc net.Conn) (frame, error) {
 	nc.SetReadDeadline(time.Time{})
 	done := func() {}
@@ -49,7 +50,7 @@ func (r *reading) next(nc net.Conn) (frame, error) {
 	})
 }
 
-// steadyReader reads from a connection whose bytes must keep coming once the first have.
+// steadyReader reads from a connection. After the first read, bytes must keep coming.
 type steadyReader struct {
 	nc    net.Conn
 	begun bool

@@ -13,28 +13,28 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// snapshot is a snapshot on its way to another member. It has a connection of its own, so that it delays no other
-// message. That connection ends with it: the receiver closes it when it has read the snapshot.
+// snapshot is a snapshot on its way to another member. It has its own connection, so that it delays no other message.
+// The connection ends with the snapshot: the receiver closes it after reading the snapshot.
 type snapshot struct {
 	addr   string
-	term   uint64 // in which this member leads; later the receiver ignores the snapshot
+	term   uint64 // the term in which this member leads; in a later term the receiver ignores the snapshot
 	cancel context.CancelFunc
 	sent   atomic.Int64 // bytes that were written to the connection
-	seen   int64        // what the loop knew of sent a tick ago
+	seen   int64        // the value of sent at the previous tick
 }
 
-// readTimeout is how long the receiver may take to read the last part of a snapshot and to decode it all, and
-// snapshotPause the pause after a snapshot that was not received: to encode one is expensive.
+// readTimeout is how long the receiver may take to read the last part of a snapshot and decode all of it. snapshotPause
+// is the pause after a snapshot that was not received, because encoding another one is expensive.
 const (
 	readTimeout   = 30 * time.Second
 	snapshotPause = time.Second
 )
 
-// sendSnapshot sends a snapshot to the member at addr, unless one is on its way to it. The loop calls it.
+// sendSnapshot sends a snapshot to the member at addr, unless one is already on its way there. The loop calls it.
 func (m *Member) sendSnapshot(addr string, message replica.Message) {
 	id := message.To()
 	if m.snapshots[id] != nil {
-		return // after that one the other member lacks less
+		return // after that snapshot the other member lacks less
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &snapshot{addr: addr, term: m.replica.Status().Term, cancel: cancel}
@@ -54,7 +54,7 @@ func (m *Member) sendSnapshot(addr string, message replica.Message) {
 	})
 }
 
-// deliver encodes a snapshot and sends it. It returns when the other member has read it.
+// deliver encodes and sends a snapshot. It returns when the other member has read the snapshot.
 func (m *Member) deliver(ctx context.Context, s *snapshot, hello []byte, message replica.Message) error {
 	b, err := message.Encode()
 	if err != nil {
@@ -81,10 +81,10 @@ func (m *Member) deliver(ctx context.Context, s *snapshot, hello []byte, message
 	return fmt.Errorf("wait until the snapshot has been read: %w", err)
 }
 
-// snapshotEnds notifies the replica that a snapshot has failed. One that has arrived is acknowledged by its receiver.
+// snapshotEnds notifies the replica if a snapshot has failed. The receiver itself acknowledges a snapshot that arrived.
 func (m *Member) snapshotEnds(id replica.ID, s *snapshot, err error) {
 	if m.snapshots[id] != s {
-		return // of a former group
+		return // the snapshot belongs to a former group
 	}
 	delete(m.snapshots, id)
 	if err != nil && m.replica != nil {
@@ -92,8 +92,8 @@ func (m *Member) snapshotEnds(id replica.ID, s *snapshot, err error) {
 	}
 }
 
-// watchSnapshots ends the snapshots to former members, and those of a former term. A snapshot of which a part has been
-// written since the last tick is a sign of life, and its receiver is not too slow. The loop calls it once a tick.
+// watchSnapshots ends snapshots to former members and snapshots of a former term. If a part of a snapshot was written
+// since the last tick, the receiver is alive and not too slow. The loop calls it once a tick.
 func (m *Member) watchSnapshots(status replica.Status) {
 	members := status.All()
 	for id, s := range m.snapshots {

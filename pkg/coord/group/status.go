@@ -14,14 +14,15 @@ type Status struct {
 	Leader string
 	// Voters are the addresses of the members that vote, in the order in which they joined.
 	Voters []string
-	// SurvivesLoss reports whether any one voter may be lost: the others reach each other then. Only the leader knows, and
-	// learns of a lost voter only after half a second, and of a lost path between two others after half a minute.
+	// SurvivesLoss reports whether the group survives the loss of any one voter: the others reach each other then. Only
+	// the leader knows. It learns of a lost voter after half a second, and of a lost path between two others after half a
+	// minute.
 	SurvivesLoss bool
-	// Heirs are the addresses of the members that can take over if the process of the only voter is killed, see TakeOver.
-	// Only the leader knows.
+	// Heirs are the addresses of the members that can take over if the process of the only voter is killed; see TakeOver.
+	// Only the leader knows them.
 	Heirs []string
-	// Apart says which of the voters do not reach each other, and why; if the leader is lost, they may find no other one.
-	// Only the leader knows.
+	// Apart says which voters do not reach each other, and why. If the leader is lost, such voters may be unable to elect
+	// another one. Only the leader knows.
 	Apart []string
 }
 
@@ -57,8 +58,7 @@ func (m *Member) setStatus() {
 	m.publish(s)
 }
 
-// apart says which of the other voters do not reach each other. Of those that are silent it is not known whether they
-// only cannot be reached.
+// apart says which of the other voters do not reach each other. It leaves out silent voters: they may have ended.
 func (m *Member) apart(status replica.Status) (apart []string) {
 	heard := slices.DeleteFunc(slices.Clone(status.Voters), func(id replica.ID) bool {
 		other, found := find(status.Members, id)

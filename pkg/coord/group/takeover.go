@@ -12,12 +12,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// A group with one voter ends with that voter's process, unless somebody proves that the process has ended: then a
-// learner that has every entry can go on in its place. The voter's guard waits for the process. It gives the learner
-// what the voter has stored last by Options.Store, and that shows whether the learner has every entry.
+// A group with one voter ends with that voter's process, unless somebody proves that the process has ended. Then a
+// learner that has every entry can replace the voter. The voter's guard waits for the process to end. The guard gives
+// the learner the data that the voter stored last by Options.Store. The data shows whether the learner has every entry.
 
-// store gives Options.Store what another member needs to take over. It does so before anything leaves this process that
-// the stored bytes do not cover. The loop calls it.
+// store gives Options.Store the data that another member needs to take over. It does so before anything leaves this
+// process that the data does not cover. The loop calls it.
 func (m *Member) store() {
 	if m.opts.Store == nil {
 		return
@@ -37,7 +37,7 @@ func (m *Member) store() {
 	m.opts.Store(encodeAcknowledged(m.instance, a))
 }
 
-// encodeAcknowledged returns what Options.Store gets: the group's instance id, and uvarints.
+// encodeAcknowledged encodes the data for Options.Store: the group's instance id, then uvarints.
 func encodeAcknowledged(instance string, a replica.Acknowledged) []byte {
 	b := appendString(nil, instance)
 	for _, n := range []uint64{uint64(a.Leader), a.Term, a.Index} {
@@ -52,7 +52,7 @@ func (d *decoder) acknowledged() (instance string, a replica.Acknowledged) {
 	return instance, a
 }
 
-// handleTakeOver answers a request to take over. If this member does, it answers once it serves clients.
+// handleTakeOver answers a request to take over. If this member agrees, it answers once it serves clients.
 func (m *Member) handleTakeOver(in incoming) {
 	refusal := m.takeOver(in)
 	if refusal == "" {
@@ -70,7 +70,7 @@ func (m *Member) handleTakeOver(in incoming) {
 	})
 }
 
-// takeOver takes the place of a leader whose process has ended, and returns why not, or "".
+// takeOver replaces a leader whose process has ended. It returns the reason if it refuses, or "".
 func (m *Member) takeOver(in incoming) string {
 	d := decoder{rest: in.frame.message, ok: true}
 	instance, a := d.acknowledged()
@@ -104,17 +104,17 @@ func (m *Member) takeOver(in incoming) string {
 // lacksEntries is a constant, because TakeOver compares the reply with it.
 const lacksEntries = "this node lacks entries of the agent that kept the store"
 
-// ErrRefused is the error of TakeOver if the member has refused, ErrNotYet if it may agree a moment later: it may still
-// be reading what the voter has sent.
+// ErrRefused is the error of TakeOver if the member has refused. ErrNotYet is the error if the member may agree a
+// moment later, because it may still be reading data from the voter.
 var (
 	ErrRefused = errors.New("the node does not take over the job's store")
 	ErrNotYet  = fmt.Errorf("%w yet", ErrRefused)
 )
 
-// TakeOver asks the member that opts lead to to take the place of a voter whose process has ended: stored is what its
-// Options.Store has got last. At most one member may be asked successfully, and nothing may act as that voter any more.
-// TakeOver calls before when it is connected and has sent nothing yet. After [ErrRefused], an error of before, and the
-// errors of [coord.DialMember] the member has not taken over; after other errors it may have.
+// TakeOver asks the member at the address in opts to replace a voter whose process has ended. stored is the data that
+// Options.Store of that process received last. At most one member may agree, and nothing may act as that voter any
+// more. TakeOver calls before after connecting and before sending anything. After [ErrRefused], an error of before, or
+// an error of [coord.DialMember], the member has not taken over. After any other error it may have.
 func TakeOver(ctx context.Context, opts coord.DialOptions, stored []byte, before func() error) error {
 	nc, err := coord.DialMember(ctx, opts)
 	if err != nil {
@@ -145,7 +145,7 @@ func TakeOver(ctx context.Context, opts coord.DialOptions, stored []byte, before
 	return nil
 }
 
-// answer sends the answer to a request, if there is one, on the connection that the request came on.
+// answer sends the answer to a request on the request's connection. It does nothing for a request without an answer.
 func answer(nc net.Conn, f frame) {
 	if f.kind == 0 {
 		return

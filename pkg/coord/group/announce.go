@@ -43,7 +43,7 @@ func (m *Member) announce(status replica.Status) {
 	}
 }
 
-// handleAnnouncement passes on the announcement of a group that this process does not belong to.
+// handleAnnouncement calls Options.OnGroup with the announcement, unless this process belongs to the announced group.
 func (m *Member) handleAnnouncement(in incoming) {
 	a := Announcement{Addr: in.from.addr, Instance: in.from.instance, Label: in.label}
 	if in.kind == frameRelay {
@@ -97,8 +97,8 @@ func (m *Member) In(instance string) bool {
 	}
 }
 
-// Wait makes this process, while it is in no group and knows none, wait for others to found one. The process then
-// refers clients to itself, which tells them that it waits ([coord.DialError.Waits]).
+// Wait marks this process as waiting for others to found a group, if it is in no group and knows none. The process then
+// refers clients to itself ([coord.DialError.Waits]). Wait returns at once.
 func (m *Member) Wait() {
 	m.do(func() {
 		m.mu.Lock()

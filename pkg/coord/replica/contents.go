@@ -44,7 +44,8 @@ func appendEdits(b []byte, edits iter.Seq[Edit]) []byte {
 	return b
 }
 
-// readEdits calls f with the parts of each edit in b, which share b's memory; value is nil if the edit deletes the key.
+// readEdits calls f with the parts of each edit in b. The parts share b's memory; value is nil if the edit deletes the
+// key.
 func readEdits(b []byte, f func(bucket, key, value []byte)) error {
 	field := func() ([]byte, bool) {
 		size, n := binary.Uvarint(b)
@@ -82,11 +83,11 @@ func readEdits(b []byte, f func(bucket, key, value []byte)) error {
 	return nil
 }
 
-// machine is what the applied entries have made: the contents of the store and the group's members.
+// machine is the state that the applied entries have produced: the contents of the store and the group's members.
 type machine struct {
 	buckets map[string]map[string][]byte
 	members *pb.ConfState
-	changed uint64 // the index of the entry or snapshot that made members what they are
+	changed uint64 // the index of the entry or snapshot that last changed members
 	highest ID     // the highest id that the group has ever had
 	index   uint64 // of the last applied entry
 	term    uint64 // of the last applied entry
@@ -157,7 +158,7 @@ func decodeSnapshot(s *pb.Snapshot) (*machine, error) {
 	m := newMachine()
 	m.members = proto.Clone(meta.GetConfState()).(*pb.ConfState)
 	m.index, m.term = meta.GetIndex(), meta.GetTerm()
-	m.changed = m.index // the entry that changed the members came earlier; which one is not known
+	m.changed = m.index // an earlier entry changed the members; its index is not known
 	highest, n := binary.Uvarint(s.GetData())
 	if n <= 0 || !ID(highest).valid() {
 		return nil, errEdits

@@ -8,21 +8,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// entryLog has the entries that are not applied yet and some of the applied ones. It implements [raft.Storage]. Raft
-// gets every entry back from it, so an entry is stable for raft as soon as it is in memory.
+// entryLog holds the entries that are not applied yet and some of the applied ones. It implements [raft.Storage]. Raft
+// reads every entry back from it, so an entry is stable for raft as soon as it is in memory.
 type entryLog struct {
 	machine *machine      // its state is the snapshot
-	frozen  []*machine    // the contents of the snapshots for which raft has asked since the last takeFrozen
-	start   *pb.HardState // of a new replica; nil if it has no group
-	index   uint64        // of the last entry that is gone
-	term    uint64        // of the last entry that is gone
+	frozen  []*machine    // the contents of the snapshots that raft has requested since the last takeFrozen
+	start   *pb.HardState // the state of a new replica; nil if it has no group
+	index   uint64        // the index of the last dropped entry
+	term    uint64        // the term of the last dropped entry
 	entries []*pb.Entry
 	size    int // bytes of entries, roughly
 }
 
 const (
-	entrySize   = 128 // what an entry costs in memory without its data, in bytes
-	limitFactor = 8   // how many times its limit a log may have while a snapshot is on its way
+	entrySize   = 128 // bytes of memory that an entry costs in addition to its data
+	limitFactor = 8   // a log may exceed its limit by this factor while a snapshot is on its way
 )
 
 func sizeOf(e *pb.Entry) int { return entrySize + len(e.GetData()) }
@@ -30,7 +30,7 @@ func sizeOf(e *pb.Entry) int { return entrySize + len(e.GetData()) }
 // last returns the index of the last entry.
 func (l *entryLog) last() uint64 { return l.index + uint64(len(l.entries)) }
 
-// append adds entries. They replace those that have the same index or a higher one.
+// append adds entries. They replace the entries with the same or a higher index.
 func (l *entryLog) append(entries []*pb.Entry) {
 	if len(entries) == 0 {
 		return
@@ -49,9 +49,9 @@ func (l *entryLog) append(entries []*pb.Entry) {
 	l.entries = append(l.entries, entries...)
 }
 
-// compact drops applied entries, oldest first, if the log is larger than limit, until the log has half of that. What
-// remains lets followers that are a little behind continue without a snapshot. Entries after keep remain until the log
-// is several times as large: a follower to which a snapshot is on its way will need them.
+// compact drops the oldest applied entries if the log is larger than limit, until its size is half of limit. The
+// remaining entries let followers that are a little behind continue without a snapshot. Entries after keep remain until
+// the log is limitFactor times as large as limit: a follower that is receiving a snapshot will need them.
 func (l *entryLog) compact(limit int, keep uint64) {
 	if l.size <= limit {
 		return
@@ -70,13 +70,13 @@ func (l *entryLog) compact(limit int, keep uint64) {
 	}
 }
 
-// reset makes the log empty, after the entry of a snapshot.
+// reset empties the log and makes m, the contents of a snapshot, its machine.
 func (l *entryLog) reset(m *machine) {
 	l.machine, l.index, l.term, l.entries, l.size = m, m.index, m.term, nil, 0
 }
 
-// begin makes the log and its machine begin after an entry with this term and index, which nobody has. So each other
-// replica gets its first state, and with it the members, from a snapshot.
+// begin makes the log and its machine start after an entry with this term and index, which no replica has. So each
+// other replica gets its first state, including the members, from a snapshot.
 func (l *entryLog) begin(m *machine, term, index uint64) {
 	m.term, m.index, m.changed = term, index, index
 	l.start = &pb.HardState{Term: &term, Commit: &index}
@@ -126,9 +126,9 @@ func (l *entryLog) LastIndex() (uint64, error) { return l.last(), nil }
 // FirstIndex implements [raft.Storage].
 func (l *entryLog) FirstIndex() (uint64, error) { return l.index + 1, nil }
 
-// Snapshot implements [raft.Storage]. Raft asks for it only if a follower needs one. Raft may ask while an entry is
-// being applied; then the snapshot is that of the entry before. It gets no data: Message.Encode writes what frozen has,
-// which takes long, and so needs no time of the replica.
+// Snapshot implements [raft.Storage]. Raft requests it only if a follower needs one. Raft may do so while an entry is
+// being applied; the snapshot is then the state before that entry. The snapshot has no data: Message.Encode adds the
+// data from frozen, so that encoding, which takes long, does not delay the replica.
 func (l *entryLog) Snapshot() (*pb.Snapshot, error) {
 	if n := len(l.frozen); n == 0 || l.frozen[n-1].index != l.machine.index {
 		l.frozen = append(l.frozen, l.machine.freeze())
@@ -136,7 +136,7 @@ func (l *entryLog) Snapshot() (*pb.Snapshot, error) {
 	return l.machine.header(), nil
 }
 
-// takeFrozen returns the contents of the messages that are snapshots, by their indexes, and forgets them.
+// takeFrozen returns the contents for the snapshot messages, by index, and forgets them.
 func (l *entryLog) takeFrozen() map[uint64]*machine {
 	taken := map[uint64]*machine{}
 	for _, m := range l.frozen {

@@ -15,7 +15,7 @@ import (
 // maxMembers limits each set of members.
 const maxMembers = 64
 
-// votes reports whether id is a voter, of the new or of the old members if a change is under way.
+// votes reports whether id is a voter. During a change of members, both the old and the new voters count.
 func (r *Replica) votes(id ID) bool {
 	m := r.machine.members
 	return slices.Contains(m.GetVoters(), uint64(id)) || slices.Contains(m.GetVotersOutgoing(), uint64(id))
@@ -29,17 +29,17 @@ func (r *Replica) isMember(id ID) bool {
 // isJoint reports whether a change of members is under way, so that decisions need two majorities.
 func (r *Replica) isJoint() bool { return len(r.machine.members.GetVotersOutgoing()) > 0 }
 
-// isAlone reports whether this group has one voter only.
+// isAlone reports whether this group has only one voter.
 func (r *Replica) isAlone() bool { return len(r.machine.members.GetVoters()) == 1 && !r.isJoint() }
 
-// Change makes voters and learners the group's members, by way of a joint configuration: until the change has ended,
-// decisions need a majority of the old voters and one of the new voters. Only one change is possible at a time. The id
-// of a new member must be higher than all ids that the group has had, because what a former member has voted and
-// acknowledged is lost with its process. A learner gets all entries and does not vote.
+// Change makes voters and learners the group's members, by a joint configuration: until the change has ended, decisions
+// need a majority of the old voters and a majority of the new voters. Only one change is possible at a time. The id of
+// a new member must be higher than all earlier ids of the group, because the votes and acknowledgments of a former
+// member are lost with its process. A learner gets all entries and does not vote.
 //
-// The ticket is settled without an error once the change has ended. A leader that is not among the new voters stops
-// leading then; TransferTo before that is faster. A former member must run on until the voters have applied the change,
-// see [Status.SurvivesLoss]: the others may need its vote.
+// The ticket is settled without an error once the change has ended. A leader that is not among the new voters then
+// stops leading; calling TransferTo before the change is faster. A former member must keep running until the voters
+// have applied the change (see [Status.SurvivesLoss]): the others may need its vote.
 func (r *Replica) Change(voters, learners []ID) (Ticket, error) {
 	if err := r.mayLead(); err != nil {
 		return 0, err
@@ -70,7 +70,7 @@ func (r *Replica) Change(voters, learners []ID) (Ticket, error) {
 	return t, nil
 }
 
-// changes returns how the present members become the given ones.
+// changes returns the steps from the present members to the given ones.
 func (r *Replica) changes(voters, learners []ID) ([]*pb.ConfChangeSingle, error) {
 	if len(voters) == 0 || len(voters)+len(learners) > maxMembers {
 		return nil, fmt.Errorf("%w: %d voters and %d learners", ErrMembers, len(voters), len(learners))
@@ -113,7 +113,7 @@ func (r *Replica) proposeLeave() bool {
 		return false
 	}
 	if err := r.node.ProposeConfChange(&pb.ConfChangeV2{}); err != nil {
-		return false // raft takes no proposals for now; every tick tries again
+		return false // raft takes no proposals now; every tick tries again
 	}
 	r.leaves = r.term
 	return true
@@ -121,10 +121,10 @@ func (r *Replica) proposeLeave() bool {
 
 // applyChange applies a committed change of members.
 //
-// Raft's rules allow a leader that is removed to step down at once. But then the others, who may not know yet that the
-// change has ended, could need the vote of the old leader, and would not get it if its log is longer than theirs. So
-// raft learns of the removal of its leader only when the voters have applied it, see dismiss. Until then raft continues
-// to lead with the joint configuration, which is safe because it includes the new one, and the replica does not lead.
+// Raft's rules allow a removed leader to step down at once. But the others may not know yet that the change has ended.
+// Then they could need the vote of the old leader, and would not get it if its log is longer than theirs. So raft
+// learns of the removal of its leader only when the voters have applied it; see dismiss. Until then raft continues to
+// lead with the joint configuration, which is safe because it includes the new one, and the replica does not lead.
 func (r *Replica) applyChange(e *pb.Entry) error {
 	cc, err := decodeChange(e)
 	if err != nil {
@@ -146,17 +146,17 @@ func (r *Replica) applyChange(e *pb.Entry) error {
 	if r.leader && cc.LeaveJoint() && !slices.Contains(members.GetVoters(), uint64(r.id)) {
 		r.dismissal = cc
 	} else {
-		members = r.applyMembers(cc) // raft may ask for a snapshot meanwhile; it gets the machine without this entry
+		members = r.applyMembers(cc) // raft may request a snapshot meanwhile; it gets the machine without this entry
 	}
 	r.machine.members, r.machine.highest, r.machine.changed = members, highest, e.GetIndex()
-	r.asked, r.leaves = 0, 0 // those who could have answered a Confirm may be gone
+	r.asked, r.leaves = 0, 0 // the members that could have answered a Confirm may be gone
 	r.trackPeers()
 	return nil
 }
 
-// dismiss has raft step down once the voters have applied the change that removed this leader. It does not wait for
-// those that are silent, beyond a majority: they may be lost. One of the voters is asked to campaign at once, so that
-// the group is not without a leader for an election time-out.
+// dismiss makes raft step down once the voters have applied the change that removed this leader. It waits for a
+// majority and for all voters that are not silent: silent voters may be lost. It asks one of the voters to campaign at
+// once, so that the group is not without a leader for an election timeout.
 func (r *Replica) dismiss() {
 	if r.dismissal == nil || !r.leader {
 		return
@@ -233,7 +233,7 @@ func changer(members *pb.ConfState) (confchange.Changer, error) {
 	return c, members.Equivalent(c.Tracker.ConfState())
 }
 
-// tryChange returns the members after a change, or an error where raft would panic.
+// tryChange returns the members after a change, or an error if raft would panic.
 func tryChange(members *pb.ConfState, cc *pb.ConfChangeV2) (*pb.ConfState, error) {
 	c, err := changer(members)
 	if err != nil {
@@ -247,8 +247,8 @@ func tryChange(members *pb.ConfState, cc *pb.ConfChangeV2) (*pb.ConfState, error
 	return c.Tracker.ConfState(), err
 }
 
-// TransferTo begins to hand leadership to another voter. Role shows when it leads. Until then, and for at most
-// ElectionTicks, writes fail with ErrBusy; if the other does not lead by then, this replica continues.
+// TransferTo begins to hand leadership to another voter. Role shows when that voter leads. Until then, and for at most
+// ElectionTicks, writes fail with ErrBusy. If the other voter does not lead by then, this replica continues to lead.
 func (r *Replica) TransferTo(id ID) error {
 	if err := r.mayLead(); err != nil {
 		return err
@@ -264,8 +264,8 @@ func (r *Replica) TransferTo(id ID) error {
 	return nil
 }
 
-// Unreachable notes that messages to a replica may be lost, such as when a connection breaks. The leader sends what is
-// missing again, once the replica answers. It does nothing for a snapshot, see SnapshotFailed.
+// Unreachable notes that messages to a replica may be lost, for example when a connection breaks. The leader repeats
+// the missing entries once the replica answers. Unreachable does nothing for a snapshot; see SnapshotFailed.
 func (r *Replica) Unreachable(id ID) {
 	if r.failed != nil || r.peers[id] == nil {
 		return
@@ -274,7 +274,7 @@ func (r *Replica) Unreachable(id ID) {
 	r.drain()
 }
 
-// SnapshotFailed notes that a snapshot has not reached a replica. The leader sends another one, once the replica
+// SnapshotFailed notes that a snapshot has not reached a replica. The leader sends another snapshot once the replica
 // answers.
 func (r *Replica) SnapshotFailed(id ID) {
 	if r.failed == nil && r.peers[id] != nil {
@@ -282,8 +282,8 @@ func (r *Replica) SnapshotFailed(id ID) {
 	}
 }
 
-// SnapshotProgress notes that the caller has just sent a part of a snapshot to a replica, which reads it: the replica
-// is not silent, and SnapshotTicks begin anew.
+// SnapshotProgress notes that the caller has just sent a part of a snapshot to a replica, and the replica reads it. So
+// the replica is not silent, and SnapshotTicks start again.
 func (r *Replica) SnapshotProgress(id ID) {
 	if p := r.peers[id]; p != nil {
 		p.heard, p.flowing = r.now, r.now

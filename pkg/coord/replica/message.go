@@ -12,13 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrMessage means that a message is not one that a replica of the same group sends. The replica has ignored it. A
-// caller should end the connection that it came from.
+// ErrMessage means that no replica of the same group can have sent this message. The replica has ignored it. The caller
+// should end the connection that it came from.
 var ErrMessage = errors.New("replica: a peer sent an invalid message")
 
-// ID names a replica in its group. A replica keeps nothing on disk, so its votes and entries are gone when its process
-// ends: the next one must have a new id. No two processes may ever get the same id, also not from two leaders. Valid
-// ids are greater than 0 and less than 2^62.
+// ID names a replica in its group. A replica keeps nothing on disk, so it loses its votes and entries when its process
+// ends. The next replica must have a new id. No two processes may ever get the same id, not even from two leaders.
+// Valid ids are greater than 0 and less than 2^62.
 type ID uint64
 
 // Indexes, terms and ids stay below maxNumber, so that adding to one does not overflow.
@@ -30,8 +30,8 @@ func (id ID) valid() bool { return id > 0 && id < maxNumber }
 type Message struct {
 	raft    *pb.Message
 	applied uint64   // the index that the sender has applied
-	frozen  *machine // what a snapshot that this replica sends has; Encode adds it
-	decoded *machine // what a snapshot that this replica has got has; for Step alone
+	frozen  *machine // the contents of a snapshot to send; Encode adds them
+	decoded *machine // the contents of a received snapshot; only Step uses them
 }
 
 // From returns the id of the sender.
@@ -40,15 +40,15 @@ func (m Message) From() ID { return ID(m.raft.GetFrom()) }
 // To returns the id of the replica that must step the message.
 func (m Message) To() ID { return ID(m.raft.GetTo()) }
 
-// IsSnapshot reports whether the message has a whole snapshot of the contents; all other messages are small.
+// IsSnapshot reports whether the message contains a whole snapshot; all other messages are small.
 func (m Message) IsSnapshot() bool { return m.raft.GetType() == pb.MsgSnap }
 
-// Encode returns the message in the form that Decode reads. For a snapshot that takes long; any goroutine may call it,
-// also while the replica is in use.
+// Encode returns the message in the form that Decode reads. Encoding a snapshot takes long. Any goroutine may call
+// Encode, even while the replica is in use.
 func (m Message) Encode() ([]byte, error) {
 	message := m.raft
 	if m.frozen != nil {
-		message = proto.Clone(m.raft).(*pb.Message) // which has no data yet
+		message = proto.Clone(m.raft).(*pb.Message) // m.raft has no data yet
 		message.Snapshot.Data = m.frozen.encode()
 	}
 	b, err := proto.MarshalOptions{}.MarshalAppend(binary.AppendUvarint(nil, m.applied), message)
@@ -58,7 +58,7 @@ func (m Message) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// Limits of a message. A smallest entry has 4 bytes, so no message of a replica has more entries than maxEntries.
+// Limits of a message. The smallest entry has 4 bytes, so no message of a replica has more entries than maxEntries.
 const (
 	maxAppend  = 256 << 10 // bytes of entries in a message with more than one entry
 	maxEntries = maxAppend / 4
@@ -75,8 +75,8 @@ const (
 	fieldMetadata  = 2
 )
 
-// Decode reads a message that Encode wrote, possibly on a machine that cannot be trusted. It allocates a few times as
-// much as b, less than 150 bytes for each of at most 65,536 entries, and the contents of a snapshot.
+// Decode reads a message that Encode wrote, possibly on a machine that cannot be trusted. It allocates a few times the
+// size of b, less than 150 bytes for each of at most 65,536 entries, and the contents of a snapshot.
 func Decode(b []byte) (Message, error) {
 	applied, n := binary.Uvarint(b)
 	if n <= 0 || applied >= maxNumber {
@@ -103,9 +103,9 @@ func Decode(b []byte) (Message, error) {
 	return decoded, nil
 }
 
-// checkSize bounds what reading a message allocates.
+// checkSize bounds the memory for reading a message.
 func checkSize(b []byte) error {
-	entries, metadata := 0, 0 // a field that is there several times counts as often, because its parts are merged
+	entries, metadata := 0, 0 // repeated fields all count, because their parts are merged
 	return eachField(b, func(number protowire.Number, value []byte) error {
 		switch number {
 		case fieldResponses:
@@ -129,7 +129,7 @@ func checkSize(b []byte) error {
 	})
 }
 
-// eachField calls f for each field of a protobuf message, with the content of those that have one.
+// eachField calls f for each field of a protobuf message; value is the content of a length-delimited field.
 func eachField(b []byte, f func(number protowire.Number, value []byte) error) error {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -152,9 +152,9 @@ func eachField(b []byte, f func(number protowire.Number, value []byte) error) er
 	return nil
 }
 
-// checkForm checks what can be checked without a replica. Raft panics if it steps a message with term 0, from nobody,
-// from its own replica or to one of its storage threads, with an odd context, with entries that are not consecutive, or
-// with a change of members or a snapshot that is inconsistent in itself.
+// checkForm checks everything that needs no replica's state. Raft panics if it steps a message with term 0, without a
+// sender, from its own replica or to one of its storage threads. It also panics at an odd context, at entries that are
+// not consecutive, and at a change of members or a snapshot that is inconsistent in itself.
 func checkForm(m *pb.Message) error {
 	bad := func(what string) error { return fmt.Errorf("%w: %s of %s", ErrMessage, what, m.GetType()) }
 	switch from, to := ID(m.GetFrom()), ID(m.GetTo()); {
@@ -222,9 +222,9 @@ func checkEntries(m *pb.Message) error {
 }
 
 // check returns an error for a message that raft must not step in its present state. Raft panics if a leader claims
-// that this replica has entries that it lacks, or if a follower acknowledges a read that this leader has not requested;
-// a follower that acknowledges entries that do not exist spoils raft's bookkeeping. Raft ignores what is in messages of
-// an earlier term.
+// that this replica has entries that it lacks. It panics if a follower acknowledges a read that this leader has not
+// requested. A follower that acknowledges entries that do not exist corrupts raft's bookkeeping. Raft ignores the
+// content of messages of an earlier term.
 func (r *Replica) check(m *pb.Message) error {
 	if err := checkForm(m); err != nil {
 		return err
@@ -254,8 +254,8 @@ func (r *Replica) check(m *pb.Message) error {
 	return nil
 }
 
-// Step handles another replica's message, which Decode has returned and nobody else may use. The error is an
-// [ErrMessage], or an [ErrFailed] if the replica has failed.
+// Step handles a message of another replica. Decode must have returned the message, and nobody else may use it. The
+// error is an [ErrMessage], or an [ErrFailed] if the replica has failed.
 func (r *Replica) Step(m Message) error {
 	if r.failed != nil {
 		return r.failed
@@ -267,7 +267,7 @@ func (r *Replica) Step(m Message) error {
 		return err
 	}
 	if r.now < r.hurries && m.From() == r.ended {
-		return nil // it was on its way when that process ended
+		return nil // the message was on its way when its sender's process ended
 	}
 	if m.IsSnapshot() && m.raft.GetSnapshot().GetMetadata().GetIndex() > r.commit {
 		if m.decoded == nil {

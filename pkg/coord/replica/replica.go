@@ -9,40 +9,40 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Config says how a replica behaves. Times are in ticks of the caller's clock.
+// Config configures a replica. Times are in ticks of the caller's clock.
 type Config struct {
 	ID ID
 	// Founder makes a new group whose only voter is this replica. Without it the replica has no group until a leader's
-	// Change adds it, and until then it does nothing but answer.
+	// Change adds it. Until then the replica only answers.
 	Founder bool
 	// HeartbeatTicks is the time between a leader's heartbeats. Default: 1.
 	HeartbeatTicks int
 	// ElectionTicks is the time after which a leader that no majority has answered stops leading, and a follower that
 	// hears from no leader may vote for another. It must be greater than HeartbeatTicks. Default: 10.
 	ElectionTicks int
-	// ElectionTimeout returns how long a voter hears from no leader before it campaigns. The replica asks again after
-	// each campaign. The values should be random, so that voters rarely campaign at once; less than ElectionTicks counts
-	// as ElectionTicks.
+	// ElectionTimeout returns how many ticks without a message from a leader pass before a voter campaigns. The replica
+	// calls it again after each campaign. The values should be random, so that voters rarely campaign at the same time. A
+	// value below ElectionTicks counts as ElectionTicks.
 	ElectionTimeout func() int
-	// SnapshotTicks is the time after which a leader sends a snapshot again that its follower has not acknowledged,
-	// counted from the last SnapshotProgress. Default: 10 times ElectionTicks.
+	// SnapshotTicks is the time after which a leader repeats a snapshot that its follower has not acknowledged, counted
+	// from the last SnapshotProgress. Default: 10 times ElectionTicks.
 	SnapshotTicks int
 	// MaxWrite limits the bytes of one Write. Default: 16 MiB.
 	MaxWrite int
 	// MaxLog is how many bytes of applied entries the replica keeps for followers that are behind. A follower that is
-	// further behind gets a snapshot, and while that is on its way, the leader keeps up to 8 times as much. Default:
+	// further behind gets a snapshot. While a snapshot is on its way, the leader keeps up to 8 times MaxLog. Default:
 	// 4 MiB.
 	MaxLog int
-	// MaxPending limits the bytes of writes that are not committed, unless there is only one. Default: 64 MiB.
+	// MaxPending limits the bytes of uncommitted writes, unless there is only one write. Default: 64 MiB.
 	MaxPending int
-	// MaxAppend limits the bytes of entries in one message, unless there is only one. Default and maximum: 256 KiB.
+	// MaxAppend limits the bytes of entries in one message, unless there is only one entry. Default and maximum: 256 KiB.
 	MaxAppend int
-	// MaxInflight limits the bytes of entries that are on their way to one follower: when they are as many, no further
-	// message is sent until it has acknowledged some. At least MaxAppend. Default: 4 MiB.
+	// MaxInflight limits the bytes of entries on their way to one follower. At the limit, no further message is sent until
+	// the follower has acknowledged some entries. At least MaxAppend. Default: 4 MiB.
 	MaxInflight int
 }
 
-// withDefaults returns c with its defaults, or an error if a value cannot be used.
+// withDefaults returns c with its defaults, or an error if a value is invalid.
 func (c Config) withDefaults() (Config, error) {
 	or := func(n *int, value int) {
 		if *n == 0 {
@@ -71,8 +71,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// ErrFailed means that the replica has met entries that contradict each other, and does nothing any more. It does not
-// happen unless two replicas had the same id or a group was founded twice.
+// ErrFailed means that the replica has met entries that contradict each other, and has stopped for good. This happens
+// only if two replicas had the same id or a group was founded twice.
 var ErrFailed = errors.New("replica: the group is inconsistent")
 
 // Replica is one replica of the store's contents. Only one goroutine may use it at a time.
@@ -92,18 +92,18 @@ type Replica struct {
 	leader bool // raft's own view; the replica leads only once it has applied an entry of this term too
 
 	now     int // ticks since the start
-	silent  int // ticks since a leader sent something, this replica voted, or it campaigned
+	silent  int // ticks since a leader sent something, or since this replica voted or campaigned
 	timeout int // ticks of silence after which it campaigns
 	ended   ID  // the leader whose process has ended
-	hurries int // until when this replica, because of that, campaigns again after a few ticks
+	hurries int // the tick until which this replica campaigns again after a few ticks, because ended has ended
 
-	applyMembers func(*pb.ConfChangeV2) *pb.ConfState // the node's method; a test replaces it by a faulty one
-	leaves       uint64                               // the term in which it proposed the end of the change under way
+	applyMembers func(*pb.ConfChangeV2) *pb.ConfState // the node's method; a test replaces it with a faulty one
+	leaves       uint64                               // the term in which it proposed the end of the current change
 	dismissal    *pb.ConfChangeV2                     // the end of a change that removes this leader; see dismiss
 	incoming     *machine                             // the decoded snapshot of the message in Step
 	messages     []*pb.Message                        // to be sent
-	requests                                          // what the caller waits for
-	peers        map[ID]*peer                         // what a leader knows of the others; empty unless raft leads
+	requests                                          // the pending requests of the caller
+	peers        map[ID]*peer                         // a leader's record of the others; empty unless raft leads
 }
 
 // New returns a replica. A founder leads when New returns.
@@ -129,7 +129,7 @@ func New(cfg Config) (*Replica, error) {
 	return r, nil
 }
 
-// newNode returns raft's part of a replica that begins with the state of l.
+// newNode returns raft's part of a replica that starts with the state of l.
 func newNode(cfg Config, l *entryLog) (*raft.RawNode, error) {
 	node, err := raft.NewRawNode(&raft.Config{
 		ID: uint64(cfg.ID), ElectionTick: cfg.ElectionTicks, HeartbeatTick: cfg.HeartbeatTicks, Storage: l,
@@ -145,9 +145,9 @@ func newNode(cfg Config, l *entryLog) (*raft.RawNode, error) {
 
 // Tick advances the replica's time by one tick.
 //
-// Raft draws a random election time-out and campaigns from its own tick unless it leads. So a replica passes only a
-// leader's ticks on and counts a follower's itself. With a follower's ticks raft would also end the time in which it
-// refuses to vote because it has a leader; ForgetLeader ends that time instead.
+// Raft draws a random election timeout and campaigns from its own tick unless it leads. So a replica passes only a
+// leader's ticks to raft, and counts a follower's ticks itself. With a follower's ticks, raft would also end the time
+// in which it refuses to vote because it has a leader. ForgetLeader ends that time instead.
 func (r *Replica) Tick() {
 	if r.failed != nil {
 		return
@@ -174,11 +174,11 @@ func (r *Replica) forgetLeader() {
 	}
 }
 
-// LeaderEnded notes that the leader's process has ended: nobody has to wait for a word of it. The voters elect another
-// leader, the ones with the lowest ids first. All of them should learn of it, since each refuses to vote for others as
-// long as it has a leader. It does nothing if this replica knows another leader, or none, or does not vote: then it may
-// still need what the leader has sent, see TakeOver. If the leader goes on, that does no harm: it learns that another
-// one was elected.
+// LeaderEnded notes that the leader's process has ended, so that nobody has to wait for its messages. The voters elect
+// another leader; the voters with the lowest ids campaign first. The caller should notify all of them, because a voter
+// refuses to vote for others as long as it has a leader. LeaderEnded does nothing if this replica knows another leader
+// or none. It also does nothing if the replica does not vote: the replica may still need messages that the leader has
+// sent, see TakeOver. If the leader still runs, no harm results: it learns that another leader was elected.
 func (r *Replica) LeaderEnded(id ID) {
 	if r.failed != nil || r.leader || id == 0 || r.lead != id || !r.votes(r.id) {
 		return
@@ -187,11 +187,11 @@ func (r *Replica) LeaderEnded(id ID) {
 	r.ended, r.hurries = id, r.now+r.cfg.ElectionTicks
 	if r.silent, r.timeout = 0, r.turn(); r.timeout == 1 {
 		r.campaign()
-		r.timeout = 1 // once more, for the others may not have learned of it yet
+		r.timeout = 1 // once more, because the others may not have learned of the end yet
 	}
 }
 
-// turn returns after how many ticks this replica campaigns when the leader's process has ended: the voters do so one
+// turn returns after how many ticks this replica campaigns when the leader's process has ended. The voters campaign one
 // after the other, in the order of their ids.
 func (r *Replica) turn() int {
 	turn := 1
@@ -205,12 +205,12 @@ func (r *Replica) turn() int {
 
 func (r *Replica) drawTimeout() int { return max(r.cfg.ElectionTimeout(), r.cfg.ElectionTicks) }
 
-// campaign asks the other voters whether they would vote for this replica, if it is a voter. A new group's founder is
-// the only one.
+// campaign asks the other voters whether they would vote for this replica, if it is a voter. The founder of a new group
+// is the only voter.
 func (r *Replica) campaign() {
 	r.silent, r.timeout = 0, r.drawTimeout()
 	if r.now < r.hurries {
-		r.timeout = r.turn() + 2 // the others may have to be connected first
+		r.timeout = r.turn() + 2 // connections to the others may not exist yet
 	}
 	if !r.votes(r.id) && r.dismissal == nil {
 		return
@@ -220,8 +220,8 @@ func (r *Replica) campaign() {
 	}
 }
 
-// heardFrom notes a message that raft has stepped. For a leader only answers to its own messages show that another
-// member lives: one that the leader does not reach may still ask for votes.
+// heardFrom notes a message that raft has stepped. For a leader, only an answer to its own messages shows that another
+// member is alive and reachable: a member that the leader does not reach may still ask for votes.
 func (r *Replica) heardFrom(m Message) {
 	from := m.From()
 	p := r.peers[from]
@@ -245,12 +245,12 @@ func (r *Replica) heardFrom(m Message) {
 	}
 }
 
-// drain does what raft asks for, until raft asks for nothing. Then everything that is committed is applied.
+// drain does the work that raft requests until there is no more. Then all committed entries are applied.
 func (r *Replica) drain() {
 	for r.failed == nil && (r.node.HasReady() || r.proposeLeave()) {
 		rd := r.node.Ready()
 		r.observe(rd)
-		r.messages = append(r.messages, rd.Messages...) // they may leave at once: what they promise is in memory already
+		r.messages = append(r.messages, rd.Messages...) // they may leave at once: memory already has what they promise
 		if !raft.IsEmptySnap(rd.Snapshot) {
 			r.machine, r.dismissal = r.incoming, nil
 			r.log.reset(r.machine)
@@ -272,7 +272,7 @@ func (r *Replica) drain() {
 	}
 }
 
-// observe takes over what raft reports of its state.
+// observe records the state that raft reports.
 func (r *Replica) observe(rd raft.Ready) {
 	led := r.leader
 	if !raft.IsEmptyHardState(rd.HardState) {
@@ -280,7 +280,7 @@ func (r *Replica) observe(rd raft.Ready) {
 	}
 	if rd.SoftState != nil {
 		if rd.RaftState == raft.StateCandidate {
-			r.silent = 0 // the votes have as long to come as the promises of votes
+			r.silent = 0 // the votes may take as long as the pre-votes did
 		}
 		r.lead, r.leader = ID(rd.Lead), rd.RaftState == raft.StateLeader
 		if r.lead != 0 && r.now < r.hurries {
@@ -324,8 +324,8 @@ func (r *Replica) apply(e *pb.Entry) {
 type Role struct {
 	Leader ID     // 0 if this replica knows none
 	Term   uint64 // grows with each leader
-	// Leading means that this replica leads and has applied an entry of its own term, and so all writes that a leader of
-	// an earlier term has acknowledged.
+	// Leading means that this replica leads and has applied an entry of its own term. So it has also applied all writes
+	// that a leader of an earlier term has acknowledged.
 	Leading bool
 }
 
@@ -333,20 +333,20 @@ func (r *Replica) role() Role { return Role{Leader: r.lead, Term: r.term, Leadin
 
 func (r *Replica) leading() bool { return r.leader && r.machine.term == r.term && r.votes(r.id) }
 
-// Output is what a replica has for its caller.
+// Output is a replica's output for its caller.
 type Output struct {
-	Messages []Message // to be sent, in this order
-	Settled  []Result  // of requests, each once
+	Messages []Message // to send, in this order
+	Settled  []Result  // outcomes of requests; each is reported once
 	Role     Role
 }
 
-// Output returns what has accumulated since the last call. The caller calls it after each batch of other calls.
+// Output returns the output since the last call. The caller calls it after each batch of other calls.
 func (r *Replica) Output() Output {
 	r.requestConfirm()
 	out := Output{Settled: r.settled, Role: r.role()}
 	frozen := r.log.takeFrozen()
 	for _, m := range r.messages {
-		// Raft has asked for the snapshot in this message since the last Output.
+		// Raft has requested the snapshot in this message since the last Output.
 		out.Messages = append(out.Messages, Message{
 			raft: m, applied: r.machine.index, frozen: frozen[m.GetSnapshot().GetMetadata().GetIndex()],
 		})
@@ -355,17 +355,16 @@ func (r *Replica) Output() Output {
 	return out
 }
 
-// Freeze returns the contents as they are now, by bucket and key. The maps are the caller's; the values must not be
-// changed.
+// Freeze returns the present contents, by bucket and key. The caller owns the maps; it must not change the values.
 func (r *Replica) Freeze() map[string]map[string][]byte { return r.machine.freeze().buckets }
 
-// Value returns a key's value, or nil if there is none. It must not be changed.
+// Value returns a key's value, or nil if the key does not exist. The caller must not change the value.
 func (r *Replica) Value(bucket, key string) []byte { return r.machine.buckets[bucket][key] }
 
 // Err returns an [ErrFailed] once the replica has failed.
 func (r *Replica) Err() error { return r.failed }
 
-// quiet is a logger that writes nothing. Raft expects Panic and Fatal not to return.
+// quiet is a logger that discards everything. Raft expects Panic and Fatal not to return.
 type quiet struct{}
 
 func (quiet) Debug(...any)              {}

@@ -7,7 +7,7 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Ticket names a request of this replica's caller. A replica never uses one twice.
+// Ticket names a request of this replica's caller. A replica never uses a ticket twice.
 type Ticket uint64
 
 // Result is the outcome of the request with that ticket.
@@ -16,7 +16,8 @@ type Result struct {
 	Err    error // nil if the request succeeded
 }
 
-// Errors of requests. After each of them but ErrUnknown the request has certainly not happened.
+// Errors of requests. After ErrUnknown the request may have happened or may still happen. After any other error it has
+// certainly not happened.
 var (
 	ErrNotLeading = errors.New("replica: this replica does not lead")
 	ErrBusy       = errors.New("replica: too much is pending")
@@ -25,20 +26,21 @@ var (
 	ErrUnknown    = errors.New("replica: this replica stopped leading before it learned the outcome")
 )
 
-// request is a ticket whose entry has this index in the log of this replica, which leads.
+// request is a ticket and the index of its entry in the log of this replica, which leads.
 type request struct {
 	ticket Ticket
 	index  uint64
 }
 
-// requests has what the caller waits for.
+// requests holds the caller's pending requests.
 type requests struct {
 	issued   Ticket
 	settled  []Result
-	writes   []request // in the order of indexes
+	writes   []request // the change of members; ticket 0 if none is pending
 	change   request   // ticket 0 if no change of members is pending
 	confirms []Ticket  // in order
-	// asked is the latest ticket of confirms that raft knows, confirmed the latest one that a majority has answered.
+	// asked is the latest ticket of confirms that was passed to raft. confirmed is the latest one that a majority has
+	// answered.
 	asked, confirmed Ticket
 	reads            uint64 // how many reads raft has sent to the others in this term
 }
@@ -64,7 +66,7 @@ func (r *Replica) mayLead() error {
 }
 
 // Write sets and deletes keys, all or none. The ticket is settled without an error once a majority has the write and
-// this replica has applied it. An error of Write itself means that the write will not happen.
+// this replica has applied it. If Write itself returns an error, the write will not happen.
 func (r *Replica) Write(edits []Edit) (Ticket, error) {
 	if err := r.mayLead(); err != nil {
 		return 0, err
@@ -79,7 +81,7 @@ func (r *Replica) Write(edits []Edit) (Ticket, error) {
 	if len(data) > r.cfg.MaxWrite {
 		return 0, ErrTooLarge
 	}
-	at := r.log.last() + 1 // drain has left nothing in raft that the log lacks
+	at := r.log.last() + 1 // drain has left no entry in raft that the log lacks
 	if err := r.node.Propose(data); err != nil {
 		return 0, ErrBusy
 	}
@@ -90,8 +92,8 @@ func (r *Replica) Write(edits []Edit) (Ticket, error) {
 }
 
 // Confirm asks the other voters whether this replica still leads. The ticket is settled without an error once a
-// majority has answered a question that was sent after the call. Then the contents, as they were at the time of the
-// call or are now, have every write that any leader acknowledged before the call. Calls before an Output share their
+// majority has answered a question that was sent after the call. Then the contents at the time of the call, and the
+// contents now, include every write that any leader acknowledged before the call. Calls before an Output share their
 // messages.
 func (r *Replica) Confirm() (Ticket, error) {
 	if err := r.mayLead(); err != nil {
@@ -102,21 +104,21 @@ func (r *Replica) Confirm() (Ticket, error) {
 	return t, nil
 }
 
-// requestConfirm has raft ask the other voters if there is a Confirm for which it has not.
+// requestConfirm makes raft ask the other voters, if it has not yet asked for the latest Confirm.
 func (r *Replica) requestConfirm() {
 	if len(r.confirms) == 0 || r.confirms[len(r.confirms)-1] <= r.asked {
 		return
 	}
 	r.asked = r.confirms[len(r.confirms)-1]
 	if !r.isAlone() {
-		r.reads++ // raft answers the only voter at once and does not count that
+		r.reads++ // raft answers an only voter at once and does not count that read
 	}
 	r.node.ReadIndex(binary.LittleEndian.AppendUint64(nil, uint64(r.asked)))
 	r.drain()
 }
 
-// settleConfirms settles what a majority has confirmed. The replica has applied everything that is committed. There are
-// no confirms if it has stopped leading.
+// settleConfirms settles the confirms that a majority has answered. The replica has applied everything that is
+// committed. A replica that has stopped leading has no confirms.
 func (r *Replica) settleConfirms() {
 	for len(r.confirms) > 0 && r.confirms[0] <= r.confirmed {
 		r.settle(r.confirms[0], nil)
@@ -137,7 +139,7 @@ func (r *Replica) settleApplied(e *pb.Entry) {
 	r.change = request{}
 }
 
-// settleAll settles everything that is pending, because the replica leads no more.
+// settleAll settles all pending requests, because the replica no longer leads.
 func (r *Replica) settleAll() {
 	for _, w := range r.writes {
 		r.settle(w.ticket, ErrUnknown)

@@ -9,17 +9,17 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// peer is what a leader knows of another member.
+// peer is a leader's record of another member.
 type peer struct {
 	heard   int    // the tick of its last answer
 	answers bool   // it has answered in this term
-	applied uint64 // the index that it has applied, at least
+	applied uint64 // a lower bound of the index that it has applied
 	target  uint64 // the commit index that it has to reach next
 	reached int    // the tick at which it had reached the target before
 	flowing int    // the last tick at which no snapshot was on its way to it
 }
 
-// trackPeers makes peers the other members, as seen by a leader.
+// trackPeers updates peers: a leader's records of all other members.
 func (r *Replica) trackPeers() {
 	if !r.leader {
 		return
@@ -38,8 +38,8 @@ func (r *Replica) trackPeers() {
 	r.peers = present
 }
 
-// watchPeers notes how far the other members are. It has raft send a snapshot again that was not acknowledged for
-// SnapshotTicks: raft itself would wait for ever.
+// watchPeers records the progress of the other members. It makes raft repeat a snapshot that was not acknowledged
+// within SnapshotTicks: raft itself would wait forever.
 func (r *Replica) watchPeers() {
 	var lost []ID
 	r.node.WithProgress(func(id uint64, _ raft.ProgressType, progress tracker.Progress) {
@@ -63,14 +63,15 @@ func (r *Replica) watchPeers() {
 	r.dismiss()
 }
 
-// retrySnapshot ends raft's wait for the acknowledgment of a snapshot, if raft waits. It is notified that the snapshot
-// has arrived: so it asks first whether the follower has it, because the acknowledgment may be what was lost.
+// retrySnapshot ends raft's wait for the acknowledgment of a snapshot, if raft waits. It reports to raft that the
+// snapshot has arrived. So raft first asks whether the follower has it, because only the acknowledgment may have been
+// lost.
 func (r *Replica) retrySnapshot(id ID) {
 	r.node.ReportSnapshot(uint64(id), raft.SnapshotFinish)
 	r.drain()
 }
 
-// onItsWay returns the lowest index of the snapshots that are on their way to a follower, or the highest number.
+// onItsWay returns the lowest index of the snapshots on their way to followers, or math.MaxUint64 without any.
 func (r *Replica) onItsWay() uint64 {
 	lowest := uint64(math.MaxUint64)
 	if !r.leader {
@@ -84,8 +85,8 @@ func (r *Replica) onItsWay() uint64 {
 	return lowest
 }
 
-// Behind returns the other voters, in order, that have answered nothing for the given number of ticks, or that lack
-// entries which were committed that long ago. It returns none unless the replica leads.
+// Behind returns, in order, the other voters that have not answered for the given number of ticks or that lack entries
+// committed that long ago. It returns none unless the replica leads.
 func (r *Replica) Behind(ticks int) []ID {
 	var behind []ID
 	for _, id := range slices.Sorted(maps.Keys(r.peers)) {
@@ -101,8 +102,8 @@ type Member struct {
 	ID      ID
 	Voter   bool
 	Match   uint64 // the index up to which it has the entries
-	Applied uint64 // the index that it has applied, at least
-	Silent  int    // ticks since its last answer to a message of the leader, or since the leader leads
+	Applied uint64 // a lower bound of the index that it has applied
+	Silent  int    // ticks since its last answer to the leader, or since the leader began to lead
 	Answers bool   // it has answered this leader
 }
 
@@ -115,8 +116,8 @@ type Status struct {
 	Outgoing []ID // the old voters, while a change of members is under way
 	Learners []ID
 	Changing bool   // a leader's Change has not ended; it may be in the log and not applied yet
-	Changed  uint64 // the index of the entry that made the members what they are, or a later one
-	Highest  ID     // the highest id that the group has had; a new member's is higher
+	Changed  uint64 // the index of the entry that last changed the members, or a later index
+	Highest  ID     // the highest id that the group has ever had; the id of a new member is higher
 	Members  []Member
 }
 
@@ -145,10 +146,10 @@ func (r *Replica) Status() Status {
 // All returns the ids of all members. An id may occur twice while a change of members is under way.
 func (s Status) All() []ID { return slices.Concat(s.Voters, s.Outgoing, s.Learners) }
 
-// SurvivesLoss reports whether the group can go on after the loss of any one voter, as far as a leader knows: there are
-// three or more, no change of members is under way, and each voter has answered the leader and has applied the latest
-// change. A voter that has not needs a majority of the old voters to be elected, and may keep the others from being
-// elected. It holds until the next Change.
+// SurvivesLoss reports whether the group can survive the loss of any one voter, as far as a leader knows. It requires
+// three or more voters, no change of members under way, and that each voter has answered the leader and has applied the
+// latest change. A voter that has not applied the change needs a majority of the old voters to be elected, and may keep
+// the others from being elected. The result holds until the next Change.
 func (s Status) SurvivesLoss() bool {
 	if !s.Leading || len(s.Voters) < 3 || s.Changing {
 		return false

@@ -8,16 +8,17 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// Acknowledged is what the only voter of a group can have let anybody know: nothing after the entry with this index and
-// term.
+// Acknowledged identifies the last entry that the only voter of a group can have revealed to anybody, by the entry's
+// index and term.
 type Acknowledged struct {
 	Leader      ID
 	Term, Index uint64
 }
 
-// Acknowledged returns what this replica can have let anybody know once its caller has handled the latest Output. ok is
-// false unless the replica leads, is the only voter, and no change of members is under way. A caller that wants
-// [Replica.TakeOver] to be possible stores it where its process's end does not lose it, before it handles an Output.
+// Acknowledged returns the last entry that this replica can have revealed once its caller has handled the latest
+// Output. ok is false unless the replica leads, is the only voter, and no change of members is under way. To make
+// [Replica.TakeOver] possible, the caller stores the result before it handles an Output, in a place that survives its
+// process.
 func (r *Replica) Acknowledged() (a Acknowledged, ok bool) {
 	if r.failed != nil || !r.leading() || !r.isAlone() {
 		return Acknowledged{}, false
@@ -32,11 +33,12 @@ var (
 )
 
 // TakeOver makes this learner the only voter in place of the leader, whose process must have ended: nothing else may
-// ever act as that replica again. a is what the leader stored last. The caller must give it to one replica only. After
-// an error this replica has not changed what it promises, and the caller may try again, or give a to another one.
+// ever act as that replica again. a is the value that the leader stored last. The caller must give it to one replica
+// only. After an error this replica has promised nothing new, and the caller may try again or give a to another
+// replica.
 //
-// The members change without a vote. That is safe because the leader alone could decide: a group with another voter
-// cannot be without it, and this replica has all that it has decided.
+// The members change without a vote. That is safe because the leader alone could decide: a group with a second voter
+// cannot decide without that voter, and this replica has every entry that the leader has decided.
 func (r *Replica) TakeOver(a Acknowledged) error {
 	switch {
 	case r.failed != nil:

@@ -36,8 +36,8 @@ type request struct {
 type requests struct {
 	issued   Ticket
 	settled  []Result
-	writes   []request // the change of members; ticket 0 if none is pending
-	change   request   // ticket 0 if no change of members is pending
+	writes   []request // in the order of indexes
+	change   request   // the change of members; ticket 0 if none is pending
 	confirms []Ticket  // in order
 	// asked is the latest ticket of confirms that was passed to raft. confirmed is the latest one that a majority has
 	// answered.

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// addressPlan decides when which of a store's addresses is tried. It is pure: time is an argument.
+// addressPlan decides when to try which address of a store. It is pure: time is an argument.
 //
-// The addresses are tried in their order, each attemptStagger after the one before, or as soon as an attempt fails. An
-// address has at most one attempt in progress, and after it a pause. A refusal that names an address brings its next
-// attempt forward once, so that members that name each other are tried at most twice as often.
+// The addresses are tried in their order, each attemptStagger after the previous one, or as soon as an attempt fails.
+// An address has at most one attempt in progress, and a pause after each attempt. A refusal that names an address
+// brings that address's next attempt forward once. So members that name each other are tried at most twice as often.
 type addressPlan struct {
-	once  bool // each address is tried once only
-	named int  // how many addresses refusals have added
+	once  bool // try each address only once
+	named int  // the number of addresses that refusals have added
 	list  []*plannedAddress
 }
 
-// plannedAddress is what an addressPlan knows about an address.
+// plannedAddress is the plan for one address and the results there.
 type plannedAddress struct {
 	addr    string
 	due     time.Time // when the next attempt may begin
-	reserve bool      // the first attempt does not begin earlier, whatever the others find
+	reserve bool      // no other attempt's failure brings the first attempt forward
 	trying  bool      // an attempt is in progress
 	tried   bool      // an attempt has ended
 	ended   time.Time // when the latest attempt ended
 	forward bool      // a refusal has brought the next attempt, or the one in progress, forward
-	settled bool      // no refusal brings the next attempt forward: it has just done so
-	likely  time.Time // until when the store is expected there, so that pauses are short
-	denial  error     // why the store will never be there, as the latest attempt has found; nil otherwise
-	refused time.Time // since when each attempt has found that nobody listens there; zero if that is not known
+	settled bool      // no refusal may bring the next attempt forward: one has just brought the last attempt forward
+	likely  time.Time // until this time the store is expected there, so pauses are short
+	denial  error     // why the store will never be there, from the latest attempt; otherwise nil
+	refused time.Time // since this time each attempt has found that nobody listens there; zero if not known
 }
 
 const (
-	// attemptStagger is the time between the first attempts at two addresses. A healthy store answers within it in most
-	// networks, so that the others get no connection.
+	// attemptStagger is the time between the first attempts at two addresses. In most networks a healthy store answers
+	// within this time, so that the other addresses get no connection.
 	attemptStagger = 30 * time.Millisecond
 	// maxNamed is how many addresses refusals can add.
 	maxNamed = 8
@@ -60,7 +60,7 @@ func (p *addressPlan) find(addr string) *plannedAddress {
 	return nil
 }
 
-// begin returns the addresses at which an attempt begins now.
+// begin marks the attempts that are due as in progress and returns their addresses.
 func (p *addressPlan) begin(now time.Time) (addrs []string) {
 	for _, a := range p.list {
 		if p.waits(a) && !a.due.After(now) {
@@ -84,8 +84,8 @@ func (p *addressPlan) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// failed records that an attempt has failed. The next one at that address begins after pause. denial is not nil if
-// another attempt there cannot succeed; it is then the client's error, should no other address remain.
+// failed records a failed attempt. The next attempt at that address begins after pause. A denial means that another
+// attempt there cannot succeed; if every address is denied, the client ends with the first address's denial.
 func (p *addressPlan) failed(addr string, err, denial error, now time.Time, pause time.Duration) {
 	a := p.find(addr)
 	a.trying, a.tried, a.ended, a.due = false, true, now, now.Add(pause)
@@ -105,7 +105,7 @@ func (p *addressPlan) failed(addr string, err, denial error, now time.Time, paus
 	}
 }
 
-// bringForward handles a refusal that names addr.
+// bringForward handles a refusal that names addr as the store's address.
 func (p *addressPlan) bringForward(addr string, now time.Time) {
 	a := p.find(addr)
 	switch {
@@ -121,7 +121,7 @@ func (p *addressPlan) bringForward(addr string, now time.Time) {
 	}
 }
 
-// expect notes that the store is probably at addr, until then.
+// expect notes that the store is probably at addr until the given time.
 func (p *addressPlan) expect(addr string, now, until time.Time) {
 	if addr == "" || !now.Before(until) {
 		return
@@ -136,7 +136,7 @@ func (p *addressPlan) expect(addr string, now, until time.Time) {
 	}
 }
 
-// advance makes the next attempt begin at a time, unless it begins earlier.
+// advance moves the next attempt forward to the given time, unless it begins even earlier.
 func (a *plannedAddress) advance(to time.Time) {
 	if to.Before(a.due) {
 		a.due = to
@@ -153,8 +153,8 @@ func (p *addressPlan) denied() error {
 	return p.list[0].denial
 }
 
-// refusedSince returns since when each attempt has found that nobody listens at its address; zero if one has found
-// something else, or if an address has not been tried.
+// refusedSince returns since when each attempt has found that nobody listens at its address. It is zero if an attempt
+// had another result, or if an address was not tried.
 func (p *addressPlan) refusedSince() (since time.Time) {
 	for _, a := range p.list {
 		if a.refused.IsZero() {

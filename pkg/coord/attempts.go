@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// attempts runs the attempts of a plan, each in a goroutine. It belongs to one goroutine, which must call stop.
+// attempts makes the attempts of a plan, each in its own goroutine. It belongs to one goroutine, which must call stop.
 type attempts struct {
 	plan     addressPlan
 	try      func(addr string) attemptResult
@@ -16,7 +16,7 @@ type attempts struct {
 	running  sync.WaitGroup
 }
 
-// attemptResult is what an attempt has found at an address: a session, or an error and perhaps a denial; see
+// attemptResult is the result of an attempt at an address: a session, or an error and perhaps a denial; see
 // addressPlan.failed.
 type attemptResult struct {
 	addr   string
@@ -35,8 +35,8 @@ func newAttempts(
 	}
 }
 
-// begin begins the attempts that are due. It returns a channel that signals that begin must be called again, which is
-// nil if it need not. more is false if no attempt is in progress and none will begin.
+// begin begins the attempts that are due. again signals when begin must be called again; it is nil if no call is
+// needed. more is false if no attempt is in progress and none will begin.
 func (r *attempts) begin() (again <-chan time.Time, more bool) {
 	for _, addr := range r.plan.begin(time.Now()) {
 		r.inFlight++
@@ -49,7 +49,7 @@ func (r *attempts) begin() (again <-chan time.Time, more bool) {
 	return time.After(time.Until(at)), true
 }
 
-// ended must be called with each received result.
+// ended must be called with each result that was received.
 func (r *attempts) ended(result attemptResult, pause time.Duration) {
 	r.inFlight--
 	if result.got == nil {
@@ -57,8 +57,8 @@ func (r *attempts) ended(result attemptResult, pause time.Duration) {
 	}
 }
 
-// stop cancels the attempts in progress and waits for them. It returns won, or if that is nil, the session that an
-// attempt got before it was canceled.
+// stop cancels the attempts in progress and waits for them. It returns won or, if won is nil, a session that an attempt
+// got before it was canceled.
 func (r *attempts) stop(won *established) *established {
 	r.cancel()
 	for ; r.inFlight > 0; r.inFlight-- {

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Role is what a client is for. The client itself names it, so it limits the harm of a defect and of a stolen session's
-// token. It does not limit a client that knows the secret and means harm.
+// Role is the purpose of a client. The client itself claims its role. So the role limits the harm of a defect or of a
+// session's stolen token. It does not limit a malicious client that knows the secret.
 type Role byte
 
 // The roles.

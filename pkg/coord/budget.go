@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrFull means that the store has no memory left for a request. Existing keys stay, and an owner may still replace its
-// values by values of at most the same size.
+// ErrFull means that the store has no memory left for a request. Existing keys stay. An owner may still replace its
+// values with values of at most the same size.
 var ErrFull = errors.New("coordination store: it is full")
 
 // The cost in bytes of each object in addition to its text. The figures are measured and rounded up.
@@ -19,7 +19,7 @@ const (
 	editSize               = 128      // a write that is not on the disk yet
 	eventSize              = 96       // an event that is being sent to a client
 	pendingSize            = 24 << 10 // a connection without a session, above all in the TLS handshake
-	pendingCertificateSize = 72 << 10 // the same where the store asks for a certificate
+	pendingCertificateSize = 72 << 10 // the same if the store requires a certificate
 	defaultMax             = 1 << 30  // default of ServerOptions.MaxMemory
 )
 
@@ -36,7 +36,7 @@ type budget struct {
 	maxChanges int // 0 means no limit
 }
 
-// limitMemory sets the limits of a store that may use about all bytes.
+// limitMemory sets the limits of a store that may use about the given number of bytes.
 func (b *budget) limitMemory(all int64) {
 	b.limit = all / 2
 	b.maxChanges = int(all / 8 / changeSize)
@@ -45,7 +45,7 @@ func (b *budget) limitMemory(all int64) {
 // size returns the bytes that the budget counts for e.
 func (e *entry) size() int64 { return int64(entrySize + len(e.key) + len(e.value)) }
 
-// lasts reports whether e outlives the session that has put it.
+// lasts reports whether e outlives the session that wrote it.
 func (e *entry) lasts() bool { return e.owner == nil }
 
 // count adds e to the budget, or with sign -1 subtracts it.
@@ -64,8 +64,8 @@ func sessionCost(s *session) int64 {
 	return sessionSize
 }
 
-// claim returns ErrFull if n more bytes do not fit. With reserve, one eighth of the limit stays free: running jobs,
-// whose leader and keys must not fail because of newcomers, may use that part.
+// claim returns ErrFull if n more bytes do not fit. With reserve, one eighth of the limit stays free for running jobs:
+// newcomers must not make their leader or their keys fail.
 func (b *budget) claim(n int64, reserve bool) error {
 	limit := b.limit
 	if reserve {
@@ -99,7 +99,7 @@ func (c *core) prepay(w *watcher) {
 	w.cost = 0
 }
 
-// claimCommit returns ErrFull if the store has no room for what the ops of s would add.
+// claimCommit returns ErrFull if the store has no room for the data that the ops of s would add.
 func (c *core) claimCommit(s *session, ops []Op) error {
 	if c.budget.limit == 0 {
 		return nil

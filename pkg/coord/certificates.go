@@ -19,15 +19,15 @@ import (
 
 // Certificates of a site
 //
-// A side that was given a certificate shows it. A side that was given a CA demands a certificate of that CA: a client
-// one with the store's name, a store one of any name. The secret, if there is one, is proved as without certificates.
-// Each handshake uses the files' content of that moment, on both sides.
+// A side with a certificate of its own shows it. A side with a CA requires a certificate of that CA from its peer: the
+// client requires one with the store's name, and the store accepts any name. The secret, if there is one, is proved as
+// without certificates. On both sides each handshake uses the present content of the files.
 
-// siteServerConfig returns a function that returns the configuration of a server for one handshake. A server without a
-// certificate of the site shows one of its own.
+// siteServerConfig returns a function that returns a server's configuration for one handshake. A server without a
+// certificate of the site shows a certificate that it has made itself.
 func siteServerConfig(site *certfiles.Set) func() (*tls.Config, error) {
 	var mu sync.Mutex
-	var last *certfiles.Content // what config has been made from
+	var last *certfiles.Content // the content that config was made from
 	var config *tls.Config      // shared by handshakes, since each connection keeps it
 	own := sync.OnceValues(serverConfig)
 	return func() (*tls.Config, error) {
@@ -58,7 +58,7 @@ func siteServerConfig(site *certfiles.Set) func() (*tls.Config, error) {
 func siteClientConfig(config *tls.Config, opts *DialOptions) (verifies bool) {
 	content := opts.Certificates.Content()
 	if content.Pair != nil {
-		// Also to a store of another CA, which then says so.
+		// The client also shows its certificate to a store of another CA, which then reports the mismatch.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return content.Pair, nil }
 	}
 	if content.CA == nil {
@@ -75,10 +75,11 @@ func siteClientConfig(config *tls.Config, opts *DialOptions) (verifies bool) {
 	return true
 }
 
-// verifyStore verifies a store's certificate chain, the store's own certificate first, as crypto/tls does, but for any
-// of several names; none accepts each name. Its error is that of crypto/tls.
+// verifyStore verifies a store's certificate chain, whose first certificate is the store's own, as crypto/tls does. But
+// it accepts a certificate for any of several names; without names it accepts every name. Its error is that of
+// crypto/tls.
 func verifyStore(chain []*x509.Certificate, ca *x509.CertPool, names []string) error {
-	if len(chain) == 0 { // cannot be in TLS 1.3
+	if len(chain) == 0 { // impossible in TLS 1.3
 		return errors.New("the store has shown no certificate")
 	}
 	options := x509.VerifyOptions{Roots: ca, Intermediates: x509.NewCertPool()}
@@ -96,7 +97,7 @@ func verifyStore(chain []*x509.Certificate, ca *x509.CertPool, names []string) e
 	return nil
 }
 
-// serverNames returns the names of which the store's certificate must have one; at least one.
+// serverNames returns the accepted names, at least one. The store's certificate must have one of them.
 func (o *DialOptions) serverNames() []string {
 	names := slices.Clone(o.ServerNames)
 	if len(names) == 0 {
@@ -116,8 +117,8 @@ func (o *DialOptions) serverNames() []string {
 	return names
 }
 
-// certificateProblem says for people why a handshake has not accepted the peer's certificate. It returns "" if the
-// handshake failed otherwise.
+// certificateProblem explains to people why a handshake has not accepted the peer's certificate. It returns "" if the
+// handshake failed for another reason.
 func certificateProblem(err error) string {
 	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok || len(failed.UnverifiedCertificates) == 0 {
@@ -151,7 +152,7 @@ func certificateProblem(err error) string {
 	return "its certificate cannot be verified: " + printable(failed.Err.Error())
 }
 
-// selfMade reports whether a store of elasticrun has made the certificate; see serverConfig.
+// selfMade reports whether a store of elasticrun has made the certificate itself; see serverConfig.
 func selfMade(c *x509.Certificate) bool {
 	return bytes.Equal(c.RawSubject, c.RawIssuer) && len(c.Subject.Names) == 0
 }
@@ -203,8 +204,8 @@ func (a *attempt) rejected(alert string) error {
 	return a.refused(ReasonCertificate, message)
 }
 
-// believes reports whether a refusal ends the client: it comes from a store that has proved what it is, or from any
-// peer if the client demands no proof.
+// believes reports whether the client accepts a refusal as final. It does if the store has proved its identity, or if
+// the client requires no proof.
 func (a *attempt) believes() bool {
 	if a.proved || a.verified {
 		return true
@@ -218,7 +219,7 @@ func refusesCertificate(err error) *refusal {
 		return &refusal{ReasonCertificate, "the agent's certificate is not accepted: " + problem}
 	}
 	if alert := certificateAlert(err); alert != "" {
-		// An agent sends the same alert whatever is wrong with the certificate.
+		// An agent sends the same alert for every problem of the certificate.
 		return &refusal{ReasonStoreCertificate, "the agent does not accept the store's certificate (" + alert +
 			"): the agent's error says why"}
 	}

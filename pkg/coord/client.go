@@ -14,9 +14,9 @@ import (
 
 // Client is a Store on a remote Server. Dial makes one. Only the caller's KeepAlive keeps its session alive.
 //
-// When the connection breaks, the client reconnects and resumes its session, which is possible as long as the session
-// lives. SetAddrs says where else the store may be by then. Watches then continue with a Resync. Calls wait for the new
-// connection until their ctx ends, but a commit that was in flight returns ErrUnavailable.
+// When the connection breaks, the client reconnects and resumes its session, which is possible while the session lives.
+// SetAddrs sets the other addresses at which the store may be by then. Watches then continue with a Resync. Calls wait
+// for the new connection until their ctx ends, but a commit that was in flight returns ErrUnavailable.
 type Client struct {
 	opts     DialOptions
 	session  SessionID
@@ -28,19 +28,19 @@ type Client struct {
 	conn        *clientConn // nil while the connection is broken
 	connected   chan struct{}
 	brokenSince time.Time // when the connection broke
-	refused     time.Time // since when nobody listens at the store's address; zero if that is not known
+	refused     time.Time // since when nobody listens at the store's address; zero if not known
 	lastNumber  int64     // of requests and watches
 	endRequest  int64     // the number of the request that ends the session; 0 before Close
 	watches     map[int64]*clientWatch
 	err         error
 	local       netip.AddrPort
-	addrs       []string // the addresses at which the store may be besides opts.Addr and serving
+	addrs       []string // other addresses of the store, besides opts.Addr and serving
 	serving     string   // the address of the current or latest connection
 
 	began         time.Duration
 	answerTimeout atomic.Int64     // of calls, in ns: how long they wait before they suspect the connection
 	lost          chan struct{}    // closed when err is set
-	suspects      chan *clientConn // connections over which a call gets no answer
+	suspects      chan *clientConn // connections on which a call gets no answer
 	addrsChanged  chan struct{}    // signals that addrs or expected has changed
 	expected      string           // see Expect
 	expectedUntil time.Time
@@ -48,10 +48,10 @@ type Client struct {
 	running       sync.WaitGroup
 }
 
-// Dial connects to a Server and begins a session. It tries once; the caller decides whether to try again, because
-// another program may own the address. If a member of the store's group is there that does not serve now, Dial also
-// tries the address that the member names. Its errors are a RefusedError, which will not pass, and a DialError, which
-// matches ErrUnavailable if it may pass.
+// Dial connects to a Server and begins a session. It tries once. The caller decides whether to try again, because
+// another program may own the address. If the address belongs to a member of the store's group that does not serve now,
+// Dial also tries the address that the member names. Its errors are a RefusedError, which is final, and a DialError,
+// which matches ErrUnavailable if the obstacle may pass.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	began := boottime.Now()
 	var first *established
@@ -69,7 +69,7 @@ func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 		connected: make(chan struct{}), watches: map[int64]*clientWatch{},
 		lost: make(chan struct{}), suspects: make(chan *clientConn, 1), addrsChanged: make(chan struct{}, 1),
 	}
-	// Close ends the background work, not ctx.
+	// Close ends the background work. The end of ctx does not.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	cc := c.attach(first)
@@ -104,7 +104,7 @@ func (c *Client) LocalAddr() netip.AddrPort {
 }
 
 // RefusedSince returns since when each attempt to reconnect has found that nobody listens at the store's address. It is
-// zero while there is a connection, and if the latest attempt ended otherwise.
+// zero while there is a connection, and if the latest attempt had another result.
 func (c *Client) RefusedSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +230,7 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 		}
 	}
 	select {
-	case r := <-replies: // it arrived before the other event
+	case r := <-replies: // the reply arrived before the other event
 		return r.revision, errOf(r.code, r.message)
 	default:
 	}
@@ -259,7 +259,7 @@ func (c *Client) request(
 	}
 }
 
-// requestOn sends a request on cc. It returns no channel if cc is not the client's connection any more.
+// requestOn sends a request on cc. It returns a nil channel if cc is no longer the client's connection.
 func (c *Client) requestOn(cc *clientConn, frame func(request int64) []byte) (int64, chan reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// SetAddrs sets the addresses, HOST:PORT, of the members of the store's group: the store may be at any of them, and
+// SetAddrs sets the addresses, HOST:PORT, of the members of the store's group. The store may be at any of them, and
 // always at DialOptions.Addr. When the connection breaks, or a call gets no answer, the client looks for the store at
-// all of them. DialOptions.Adapt says how to connect to the others. Without SetAddrs the client knows DialOptions.Addr
-// and the latest address at which it had a session.
+// all of these addresses. DialOptions.Adapt adapts the options to the other addresses. Without SetAddrs the client
+// knows only DialOptions.Addr and the latest address at which it had a session.
 func (c *Client) SetAddrs(addrs []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -25,8 +25,8 @@ func (c *Client) SetAddrs(addrs []string) {
 // expectTime is how long Expect has an effect.
 const expectTime = time.Second
 
-// Expect notes that the store is probably at addr now, as a member of its group knows. The client tries there at once
-// if it looks for the store, or will within a second.
+// Expect tells the client that the store is probably at addr now, according to a member of its group. If the client is
+// looking for the store now or within a second, it tries this address at once.
 func (c *Client) Expect(addr string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *Client) Expect(addr string) {
 	c.notifySearch()
 }
 
-// notifySearch signals that there is news for search.
+// notifySearch signals a change of addrs or expected to search.
 func (c *Client) notifySearch() {
 	select {
 	case c.addrsChanged <- struct{}{}:
@@ -42,14 +42,14 @@ func (c *Client) notifySearch() {
 	}
 }
 
-// inform adds to a plan where the store may be, as this client knows. mu is held.
+// inform adds the client's known addresses of the store to a plan. mu is held.
 func (c *Client) inform(plan *addressPlan) {
 	now := time.Now()
 	plan.addAll(c.allAddrs(), now)
 	plan.expect(c.expected, now, c.expectedUntil)
 }
 
-// Addrs returns the addresses at which the store may be, first the one of the current or latest connection.
+// Addrs returns the addresses at which the store may be. The first is the address of the current or latest connection.
 func (c *Client) Addrs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ type clientConn struct {
 	wake     chan struct{} // signals that out is not empty
 	readDone chan struct{} // closed when the reader has returned
 	err      error         // why the reader has returned; set before readDone is closed
-	detached chan struct{} // closed when the connection is not the client's any more
+	detached chan struct{} // closed when the connection no longer belongs to the client
 
 	// Guarded by client.mu:
 	calls     map[int64]chan reply // by request number; each channel has room for its reply
@@ -20,7 +20,7 @@ type clientConn struct {
 	lastFrame time.Time            // when the last frame arrived
 }
 
-// attach makes g the client's connection and restarts the client's watches on it.
+// attach makes e the client's connection and restarts the client's watches on it.
 func (c *Client) attach(e *established) *clientConn {
 	cc := &clientConn{
 		established: e, client: c, calls: map[int64]chan reply{}, lastFrame: time.Now(),
@@ -74,12 +74,12 @@ func (cc *clientConn) send(frame []byte) error {
 	return nil
 }
 
-// brokenReadTimeout is how long the reader has for what arrived before the connection broke.
+// brokenReadTimeout is how long the reader may read the data that arrived before the connection broke.
 const brokenReadTimeout = time.Second
 
-// write writes queued data until the connection ends. A store that has ended does not take data any more, but its last
-// frames may have arrived and wait for the reader: a process that was paused writes before it reads. So an error of a
-// write does not close the connection.
+// write writes queued data until the connection ends. A store that has ended accepts no more data, but its last frames
+// may have arrived and wait for the reader: a process that was paused writes before it reads. So a write error does not
+// close the connection.
 func (cc *clientConn) write() {
 	for {
 		select {

@@ -19,7 +19,7 @@ func (c *Client) run(ctx context.Context, cc *clientConn) {
 			}
 			cc = c.reconnect(ctx)
 		case suspected := <-c.suspects:
-			if suspected == cc && c.silent(cc) { // it may have answered since
+			if suspected == cc && c.silent(cc) { // cc may have answered since
 				cc = c.replace(ctx, cc)
 			}
 		}
@@ -42,9 +42,9 @@ func (c *Client) reconnect(ctx context.Context) *clientConn {
 	return nil
 }
 
-// replace looks for another connection in place of cc, over which a call gets no answer. The network path of cc may be
-// gone for good while another path works, or another member of the group may serve now, which TCP does not notice. cc
-// stays open until then, because it may only be slow. replace returns the client's connection afterwards.
+// replace looks for a replacement of cc, on which a call gets no answer. The network path of cc may be gone for good
+// while another path works. Or another member of the group may serve now, which TCP does not notice. cc stays open
+// until then, because it may only be slow. replace returns the client's connection afterwards.
 func (c *Client) replace(ctx context.Context, cc *clientConn) *clientConn {
 	got := c.search(ctx, c.replacementPlan(cc), time.Now(), cc)
 	if got == nil {
@@ -54,8 +54,9 @@ func (c *Client) replace(ctx context.Context, cc *clientConn) *clientConn {
 	return c.attach(got)
 }
 
-// replacementPlan returns the plan of replace. With one address it is one attempt. Otherwise the other addresses come
-// first, and the store is asked for another connection as late as with one address: it may have all its clients wait.
+// replacementPlan returns the plan of replace. With one address, the plan is a single attempt. Otherwise the other
+// addresses come first, and the present address comes as late as with one address: the store may be making all its
+// clients wait.
 func (c *Client) replacementPlan(cc *clientConn) addressPlan {
 	now := time.Now()
 	c.mu.Lock()
@@ -71,9 +72,9 @@ func (c *Client) replacementPlan(cc *clientConn) addressPlan {
 	return plan
 }
 
-// search makes the attempts of plan until one has resumed the session. The pauses between them depend on the time since
-// since. If old is not nil, it remains the client's connection, and search ends without a result when old ends, when
-// old gets a frame and the client has other addresses, or when the plan is over.
+// search makes the attempts of plan until one has resumed the session. The pauses between attempts grow with the time
+// elapsed since the given time. If old is not nil, it stays the client's connection. search then ends without a result
+// when old ends, when old receives a frame and the client has other addresses, or when the plan is exhausted.
 func (c *Client) search(ctx context.Context, plan addressPlan, since time.Time, old *clientConn) *established {
 	r := newAttempts(ctx, plan, c.tryResume)
 	var oldDone <-chan struct{}
@@ -125,7 +126,7 @@ func (c *Client) searched(plan *addressPlan, err error) {
 	}
 }
 
-// heardSince reports whether a frame has arrived over cc since a time.
+// heardSince reports whether a frame has arrived on cc since the given time.
 func (c *Client) heardSince(cc *clientConn, since time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +150,7 @@ func reconnectDelay(broken time.Duration) time.Duration {
 }
 
 // elsewhereDelay is the shortest pause after a refusal with ReasonElsewhere. Such a refusal costs the member a TLS
-// handshake, and all clients of a store that has ended ask all members.
+// handshake, and when a store has ended, all its clients ask all members.
 const elsewhereDelay = 100 * time.Millisecond
 
 // retryDelay is reconnectDelay after an attempt that has failed with err.
@@ -172,7 +173,7 @@ func (c *Client) tryResume(ctx context.Context, addr string) attemptResult {
 	case errors.Is(err, ErrReplaced):
 		message := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", addr, a.instance)
 		result.denial = &wrapped{message, ErrReplaced}
-	case errors.As(err, &refused) && a.believes(): // else anybody may have sent it
+	case errors.As(err, &refused) && a.believes(): // without belief anybody may have sent the refusal
 		result.denial = &wrapped{"the store is gone: " + err.Error(), ErrUnavailable}
 	}
 	return result
@@ -189,7 +190,7 @@ func (c *Client) suspect(cc *clientConn) {
 	}
 }
 
-// silent reports whether no frame has arrived over cc for answerTimeout.
+// silent reports whether no frame has arrived on cc for answerTimeout.
 func (c *Client) silent(cc *clientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,8 @@ func (w *clientWatch) notify() {
 	}
 }
 
-// Watch calls handle with all keys that begin with prefix, and then with each change. What arrived before the session
-// was lost is handled first, unless Close has ended the session.
+// Watch calls handle with all keys that begin with prefix, and then with each change. If the session is lost, Watch
+// first handles the changes that arrived before the loss, unless Close has ended the session.
 func (c *Client) Watch(ctx context.Context, prefix string, handle func(Batch) error) error {
 	w := &clientWatch{prefix: prefix, changed: make(chan struct{}, 1)}
 	c.mu.Lock()
@@ -49,7 +49,7 @@ func (c *Client) Watch(ctx context.Context, prefix string, handle func(Batch) er
 		}
 		c.mu.Lock()
 		b, ok := w.merger.take()
-		lost := c.err // set after everything that arrived before the loss was added
+		lost := c.err // set after all changes that arrived before the loss were added
 		c.mu.Unlock()
 		if ok && !errors.Is(lost, errClosed) && ctx.Err() == nil {
 			if err := handle(b); err != nil {
@@ -67,12 +67,12 @@ func (c *Client) unwatch(number int64) {
 	defer c.mu.Unlock()
 	delete(c.watches, number)
 	if c.conn != nil {
-		_ = c.conn.send(appendNumbered(nil, kindUnwatch, number)) // without it, the batches of this number are ignored
+		_ = c.conn.send(appendNumbered(nil, kindUnwatch, number)) // if this fails, the client ignores these batches
 	}
 }
 
-// batchMerger merges batches until take. It keeps only the last change of each key, so it never holds more keys than
-// the taker knows plus the store has. The zero value is empty.
+// batchMerger merges batches until take. It keeps only the last change of each key. So it never holds more keys than
+// the receiver knows plus the store has. The zero value is empty.
 type batchMerger struct {
 	pending  bool // take has something to return
 	resync   bool
@@ -85,7 +85,7 @@ type batchMerger struct {
 type mergedEvent struct {
 	Event
 	seq   int
-	known bool // the taker knows the key from an earlier batch
+	known bool // the receiver knows the key from an earlier batch
 }
 
 // add adds a part of a batch. It reports whether a batch can be taken, which is false until the last part.
@@ -122,7 +122,7 @@ func (m *batchMerger) dropPartial() {
 	}
 }
 
-// take returns everything that was added as one batch; ok is false if that is nothing.
+// take returns everything that was added as one batch; ok is false if nothing was added.
 func (m *batchMerger) take() (b Batch, ok bool) {
 	if !m.pending || m.partial {
 		return Batch{}, false

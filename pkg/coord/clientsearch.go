@@ -173,7 +173,7 @@ func (c *Client) tryResume(ctx context.Context, addr string) attemptResult {
 	case errors.Is(err, ErrReplaced):
 		message := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", addr, a.instance)
 		result.denial = &wrapped{message, ErrReplaced}
-	case errors.As(err, &refused) && a.believes(): // without belief anybody may have sent the refusal
+	case errors.As(err, &refused) && a.believes(): // otherwise anybody may have sent the refusal
 		result.denial = &wrapped{"the store is gone: " + err.Error(), ErrUnavailable}
 	}
 	return result

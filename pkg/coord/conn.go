@@ -21,7 +21,7 @@ type conn struct {
 	shed    chan struct{} // closed when the server closes c before it has a session
 	runDone chan struct{} // closed when run has ended
 
-	// joinedRun is the run of which the client is an agent; used by run only and set in the handshake.
+	// joinedRun is the run that the client joined as an agent; used by run only and set in the handshake.
 	joinedRun string
 
 	// Guarded by server.mu:
@@ -35,8 +35,8 @@ type conn struct {
 	inflight    inflight
 	pendingElem *list.Element // element of server.pending while the connection has no session
 
-	largeRequest bool // used by run only: inflight includes the current request
-	isMember     bool // used by run only: it is another member's connection, and belongs to no session
+	largeRequest bool // used by run only: inflight counts the current request
+	isMember     bool // used by run only: it belongs to another member and has no session
 	handedOver   bool // used by run only: the connection belongs to ServerOptions.OnMember
 }
 
@@ -54,13 +54,13 @@ func (c *conn) run() {
 	if onJoin := c.server.opts.OnJoin; onJoin != nil && c.joinedRun != "" {
 		onJoin(c.joinedRun)
 	}
-	c.server.running.Go(func() { // a new goroutine: the handshake has grown this one's stack
+	c.server.running.Go(func() { // in a new goroutine, because the handshake has grown the stack of this one
 		c.write()
 		c.finish(c.serve())
 	})
 }
 
-// finish releases what the connection holds.
+// finish releases the resources of the connection.
 func (c *conn) finish(err error) {
 	s := c.server
 	s.mu.Lock()
@@ -143,7 +143,7 @@ func (c *conn) handle(k kind, body []byte) error {
 	}
 	if c.session == nil || c.closing {
 		s.mu.Unlock()
-		return nil // the client gets, or has got, an exit notice
+		return nil // the client will get, or has got, an exit notice
 	}
 	switch k {
 	case kindCommit:
@@ -195,7 +195,7 @@ func (c *conn) handle(k kind, body []byte) error {
 // maxOutbox is how many bytes of answers may wait for a client that continues to send requests.
 const maxOutbox = 1 << 20
 
-// watch begins the watch with that number, or restarts it. server.mu is held.
+// watch begins or restarts the watch with the given number. server.mu is held.
 func (c *conn) watch(number int64, prefix string) {
 	c.unwatch(number)
 	if len(c.watches) == maxWatches {
@@ -263,7 +263,7 @@ func (c *conn) closeWith(frame []byte) {
 // received every commit before it.
 func (c *conn) write() {
 	s := c.server
-	var answers []byte // to send after so many more batches
+	var answers []byte // to send once that many more batches have been sent
 	batches := 0
 	for {
 		s.mu.Lock()
@@ -301,8 +301,8 @@ func (c *conn) write() {
 	}
 }
 
-// sendExitNotice sends the exit notice of a store that was ended for good. It reports no change, so it is sent although
-// what was to be sent before it cannot become durable.
+// sendExitNotice sends the exit notice of a store that was ended for good. The notice reports no change of the store.
+// So it is sent even if the output before it cannot become durable.
 func (c *conn) sendExitNotice() {
 	c.server.mu.Lock()
 	notice := c.server.exitNotice

@@ -21,7 +21,7 @@ type core struct {
 	watches    watches
 	budget     budget
 	totalPause time.Duration // the sum of all pauses; the core's clock stands still during a pause
-	journal    *journal      // records what must survive the process; nil for a store in memory
+	journal    *journal      // records the changes that must survive the process; nil for a store in memory
 }
 
 // entry is a key with its value. Each put modifies it in place.

@@ -5,8 +5,8 @@ import (
 )
 
 // watcher is one watch of a core. It records which keys have changed, not their values: take reads the values from the
-// store. Therefore a slow watch costs only the names of the keys that it has delivered or that exist, changes of one
-// key merge, and no commit is ever split.
+// store. So a slow watch costs only the names of keys, both those that it has delivered and those that exist. Changes
+// of one key merge, and no commit is ever split.
 type watcher struct {
 	prefix string
 	// wake is called when a batch becomes available, once until the next take.
@@ -26,8 +26,8 @@ type change struct {
 }
 
 // watches finds the watchers of a key. It makes one map lookup for each distinct length of the watched prefixes. Any
-// prefix is allowed, and thousands of prefixes of equal length, such as one key for each session, cost a commit no more
-// than one.
+// prefix is allowed. Thousands of prefixes of equal length, such as one key for each session, cost a commit no more
+// than one prefix.
 type watches struct {
 	byPrefix map[string][]*watcher
 	lengths  []int       // the distinct lengths of the prefixes, ascending
@@ -135,8 +135,8 @@ func (c *core) unwatch(w *watcher) {
 	w.changed = nil
 }
 
-// take returns the undelivered changes of w as one batch; ok is false if there are none. fresh marks the events of keys
-// that the watch has never delivered or has delivered as deleted.
+// take returns the undelivered changes of w as one batch; ok is false without changes. fresh marks the events of keys
+// that the watch has never delivered, or has delivered as deleted.
 func (c *core) take(w *watcher) (b Batch, fresh []bool, ok bool) {
 	if w.resync {
 		b.Resync, b.Revision = true, c.revision

@@ -35,24 +35,24 @@ type DialOptions struct {
 	Secret []byte
 	// Certificates are the site's certificates, or nil if there are none.
 	Certificates *certfiles.Set
-	// ServerNames are names of which the store's certificate must have one if Certificates has a CA. None means Addr's
-	// host. AnyName accepts each certificate of the CA: for the address of an agent that the store itself has named. Such
-	// an agent has shown a certificate of the CA already, for a name that others need not know.
+	// ServerNames are the accepted names if Certificates has a CA: the store's certificate must have one of them. None
+	// means Addr's host. AnyName accepts each certificate of the CA. It is for the address of an agent that the store
+	// itself has named: that agent has already shown a certificate of the CA, for a name that others need not know.
 	ServerNames []string
 	AnyName     bool
-	// Verify, if not nil, is called with each connection after a store has answered the handshake and before anything
-	// that it says is used. An error makes the attempt fail, like a server that is no store.
+	// Verify, if not nil, is called with each connection after a store has answered the handshake and before any of the
+	// store's data is used. An error makes the attempt fail, as if the server were no store.
 	Verify func(net.Conn) error
 	// TTL is the session's TTL, 50 ms to 24 h. 0 lets the store choose.
 	TTL time.Duration
 	// Timeout bounds the connect and the handshake of an attempt, each separately. A store that is busy with the
 	// handshakes of others may extend it. 0 means 5 s.
 	Timeout time.Duration
-	// Adapt, if not nil, changes a copy of these options for another address at which the store may be: the copy has
-	// that Addr and no Conn.
+	// Adapt, if not nil, changes a copy of these options for another address at which the store may be. The copy already
+	// has that Addr and no Conn.
 	Adapt func(other *DialOptions)
-	// MaxWait is how long in all such a store may make Dial wait. Who says so may be anybody, so a caller that can ask
-	// elsewhere should not wait long. 0 means 10 minutes, and so it is when the client reconnects.
+	// MaxWait is how long in all such a busy store may make Dial wait. Anybody at the address can claim to be busy, so a
+	// caller with other addresses should not wait long. 0 means 10 minutes. A reconnect always uses 10 minutes.
 	MaxWait time.Duration
 }
 
@@ -69,12 +69,12 @@ type established struct {
 type attempt struct {
 	opts             *DialOptions
 	token            string // of the session to resume
-	end              bool   // end the session instead of resuming it
-	instance         string // of the store; if already set, the store must have this one
+	end              bool   // end the session of token instead of resuming it
+	instance         string // the store's instance id; if already set, the store must have this one
 	detectTorchStore bool   // if no store answers, find out whether a TCPStore does
 	proofs           transcript
 	proved           bool // the store has proved that it knows the secret, if there is one
-	verified         bool // the store has shown a certificate of the CA, if there is one
+	verified         bool // the store has shown a certificate of the CA, if the client has one
 }
 
 // open connects and runs the handshake.
@@ -90,7 +90,7 @@ func (a *attempt) open(ctx context.Context) (*established, error) {
 	return &established{addr: a.opts.Addr, nc: nc, welcome: w}, nil
 }
 
-// exchange connects and calls say, both within the timeout. The returned connection has no deadline.
+// exchange connects and calls do, both within the timeout. The returned connection has no deadline.
 func (a *attempt) exchange(ctx context.Context, do func(net.Conn) error) (net.Conn, error) {
 	nc, err := a.connect(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (a *attempt) exchange(ctx context.Context, do func(net.Conn) error) (net.Co
 
 // secure runs the TLS handshake.
 func (a *attempt) secure(ctx context.Context, nc net.Conn) (*secureConn, error) {
-	var problem error // with the preamble; crypto/tls wraps it
+	var problem error // a problem with the preamble; crypto/tls wraps it
 	check := func() (first byte, err error) {
 		if problem = a.readPreamble(nc); problem == nil {
 			first, problem = a.awaitTurn(ctx, nc)
@@ -132,7 +132,7 @@ func (a *attempt) secure(ctx context.Context, nc net.Conn) (*secureConn, error) 
 	below := &preambleConn{Conn: nc, unsent: appendPreamble(nil), check: check}
 	config, verifies := clientConfig(a.opts)
 	c := &secureConn{Conn: tls.Client(below, config), nc: nc}
-	err := c.HandshakeContext(context.WithoutCancel(ctx)) // exchange ends it, without a goroutine of its own
+	err := c.HandshakeContext(context.WithoutCancel(ctx)) // exchange ends it, without an extra goroutine
 	if why := certificateProblem(err); why != "" {
 		return c, a.refused(ReasonStoreCertificate, why)
 	}
@@ -174,7 +174,7 @@ func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err == nil:
 		return nc, nil
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT): // a Unix socket that was removed
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT): // ENOENT: a Unix socket that was removed
 		return nil, a.dialError(ObstacleRefused, "nobody listens there", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return nil, a.dialError(ObstacleTimeout, "nothing answers there", err)
@@ -199,7 +199,7 @@ func (a *attempt) challenge(nc net.Conn) error {
 	}
 	a.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
-		if _, last := nc.Read(make([]byte, 1)); certificateAlert(last) != "" { // sent before the store hung up
+		if _, last := nc.Read(make([]byte, 1)); certificateAlert(last) != "" { // the alert was sent before the store hung up
 			err = last
 		}
 		return a.noAnswer(err)
@@ -218,7 +218,7 @@ func (a *attempt) challenge(nc net.Conn) error {
 	proof := c.proof
 	c.proof = nil
 	if !a.proofs.verifies(sideStore, bodyOf(c.append(nil)), proof) {
-		// The store learns nothing from this frame but why the client leaves.
+		// This frame tells the store only why the client leaves.
 		_, _ = nc.Write(appendRefusal(nil, ReasonSecret, ""))
 		return a.refused(ReasonSecret, "the store's shared secret differs from the agent's: "+sameSecret)
 	}
@@ -253,7 +253,7 @@ func (a *attempt) join(nc net.Conn) (w welcome, err error) {
 	return w, nil
 }
 
-// readPreamble reads the store's preamble. Nothing after it is read unless the store speaks another version.
+// readPreamble reads the store's preamble. It reads no further unless the store speaks another version.
 func (a *attempt) readPreamble(in io.Reader) error {
 	got := make([]byte, preambleSize)
 	n, err := io.ReadFull(in, got)
@@ -281,8 +281,8 @@ func (a *attempt) readPreamble(in io.Reader) error {
 // maxWait is the default of DialOptions.MaxWait.
 const maxWait = 10 * time.Minute
 
-// awaitTurn reads the bytes after the preamble by which the store makes the client wait. It returns the first other
-// one. Each restarts the time limit, unless ctx has ended.
+// awaitTurn reads the wait bytes that may follow the preamble. It returns the first other byte. Each wait byte restarts
+// the time limit, unless ctx has ended.
 func (a *attempt) awaitTurn(ctx context.Context, nc net.Conn) (byte, error) {
 	first := make([]byte, 1)
 	for end := time.Now().Add(cmp.Or(a.opts.MaxWait, maxWait)); time.Now().Before(end); {
@@ -314,7 +314,7 @@ func (a *attempt) readFrame(in io.Reader, want kind) ([]byte, error) {
 			return nil, a.protocolError(err)
 		}
 		if !a.proved && reason != ReasonSecret && reason != ReasonProtocol {
-			return nil, a.protocolError(errMalformed) // a store refuses for another reason only after its proof
+			return nil, a.protocolError(errMalformed) // only after its proof may a store refuse for another reason
 		}
 		return nil, a.refused(reason, message)
 	case k != want:
@@ -330,7 +330,7 @@ func (a *attempt) refused(reason Reason, message string) error {
 		return &wrapped{message, ErrSessionLost}
 	case ReasonFull, ReasonClosing:
 		return a.dialError(ObstacleBusy, message, nil)
-	case ReasonElsewhere: // readFrame has checked that the member has proved to belong to the store
+	case ReasonElsewhere: // readFrame has checked the proof of the member
 		err := a.dialError(ObstacleElsewhere, message, nil)
 		if err.servedAt = addrInMessage(message); err.Waits() {
 			err.Message = "the node there waits for others to begin the job's store"
@@ -359,7 +359,7 @@ func (a *attempt) noAnswer(err error) error {
 	return a.dialError(ObstacleClosed, "it closed the connection without an answer", err)
 }
 
-// describePeer describes a server that begins with got.
+// describePeer describes a server whose first bytes are got.
 func describePeer(got []byte) string {
 	for _, known := range []struct{ begin, name string }{
 		{"HTTP/", "an HTTP server"}, {"SSH-", "an SSH server"}, {"\x15\x03", "a TLS server"}, {"-ERR", "a Redis server"},

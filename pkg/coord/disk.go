@@ -26,7 +26,7 @@ import (
 //	          instance                   the store's instance id
 type disk struct{ db *bbolt.DB }
 
-// Keys of the bucket of metadata that are the file's own.
+// Keys of the metadata bucket that only the file itself uses.
 const (
 	metaFormat   = "format"
 	metaInstance = "instance"
@@ -39,10 +39,10 @@ const (
 	lockTimeout = time.Second
 )
 
-// OpenServer returns a store that keeps in the folder dir what must survive its process: its instance id, its keys and
-// the sessions of its clients. It creates dir if necessary. Clients resume their sessions after a restart; each session
-// then has its whole TTL again. A commit is on the disk before it is answered or visible. Two stores cannot use one
-// folder at a time. ServerOptions.InstanceID applies only to a new folder.
+// OpenServer returns a store that keeps its durable state in the folder dir: its instance id, its keys and the sessions
+// of its clients. It creates dir if necessary. Clients resume their sessions after a restart; each session then has its
+// whole TTL again. A commit is on the disk before it is answered or visible. Two stores cannot use one folder at the
+// same time. ServerOptions.InstanceID applies only to a new folder.
 func OpenServer(dir string, opts ServerOptions) (*Server, error) {
 	d, err := openDisk(dir)
 	if err != nil {
@@ -101,7 +101,7 @@ func catchFaults(f func() error) (err error) {
 	return f()
 }
 
-// load fills the empty core c and returns the instance id, which is the given one if the file is new.
+// load fills the empty core c and returns the instance id. If the file is new, that is the given one.
 func (d *disk) load(c *core, instance string) (string, error) {
 	err := catchFaults(func() error {
 		return d.db.Update(func(tx *bbolt.Tx) error {
@@ -144,7 +144,7 @@ func initialize(tx *bbolt.Tx, instance string) error {
 	return meta.Put([]byte(metaFormat), appendNumber(nil, dataFormat))
 }
 
-// fileContents is what a file holds, in a transaction.
+// fileContents is the content of a file, in a transaction.
 type fileContents struct{ tx *bbolt.Tx }
 
 // All returns the keys and values of a bucket.
@@ -175,7 +175,7 @@ func (d *disk) Write(edits []Edit) error {
 	})
 }
 
-// Failure says that the disk is the reason.
+// Failure implements Keeper: the disk is the reason.
 func (d *disk) Failure() string { return "it cannot write to its disk" }
 
 // Close closes the file.

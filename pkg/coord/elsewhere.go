@@ -32,7 +32,7 @@ func elsewhereRefusal(addr string) refusal {
 	return refusal{ReasonElsewhere, elsewhereMessage + ": " + addr}
 }
 
-// addrInMessage returns the address that the message of a refusal with ReasonElsewhere names, or "".
+// addrInMessage returns the address in the message of a refusal with ReasonElsewhere, or "".
 func addrInMessage(message string) string {
 	addr, ok := strings.CutPrefix(message, elsewhereMessage+": ")
 	if !ok || !validAddr(addr) {
@@ -58,7 +58,7 @@ func servedAt(err error) string {
 	return ""
 }
 
-// decline returns why no client like that gets anything from this store now, or nil. The caller must not hold mu,
+// decline returns the reason why this store serves no client with this hello now, or nil. The caller must not hold mu,
 // because ServerOptions.Elsewhere may wait.
 func (s *Server) decline(h hello) *refusal {
 	if why := s.mismatch(h); why != nil {
@@ -88,12 +88,12 @@ func (o *DialOptions) at(addr string) *DialOptions {
 	return &other
 }
 
-// maxHops is how many addresses follow tries because members of the store's group name them.
+// maxHops is how many addresses follow tries because members of the store's group named them.
 const maxHops = 4
 
-// follow makes an attempt at the address of opts. While it finds members of the store's group that do not serve now, it
-// makes another one at the address that the last member has named, at most one at each address. Its error is that of
-// the last attempt.
+// follow makes an attempt at the address of opts. While a member of the store's group answers that it does not serve
+// now, follow makes another attempt at the address that this member named, at most one at each address. Its error is
+// the error of the last attempt.
 func follow(ctx context.Context, opts *DialOptions, try func(context.Context, *attempt) error) error {
 	a := &attempt{opts: opts, detectTorchStore: true}
 	err := try(ctx, a)

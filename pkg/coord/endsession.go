@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// EndSession ends the session of a dead process by its [Client.Token]. The caller must know that nothing of the session
-// is left: an agent's guard calls EndSession after it has reaped the job's last process. The store trusts any client
-// with the token, and with the shared secret if there is one. EndSession ignores the TTL of opts.
+// EndSession ends the session of a dead process by its [Client.Token]. The caller must know that no process of the
+// session is left: an agent's guard calls EndSession after it has reaped the job's last process. The store trusts any
+// client with the token, and with the shared secret if there is one. EndSession ignores the TTL of opts.
 //
 // It makes one attempt, which may be repeated. A session that has already ended is not an error. Errors are those of
 // [Dial].
 //
-// If the store may be at other addresses too, the attempt is made at all of them at once, and at those that members of
-// the store's group name. It succeeds if the store at one of them has ended the session or does not have it. Otherwise
-// the error is one that may pass, if there is one, or that of the first address.
+// If the store may be at other addresses too, EndSession makes an attempt at all of them at once, and at the addresses
+// that members of the store's group name. It succeeds if the store at one address has ended the session or does not
+// have it. Otherwise it returns an error that may pass, or without such an error the error of the first address.
 func EndSession(ctx context.Context, opts DialOptions, token string, others ...string) error {
 	plan := addressPlan{once: true}
 	for _, addr := range append([]string{opts.Addr}, others...) {

@@ -41,7 +41,8 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// RefusedError means that the store will never accept this client, however often it tries, or the client the store.
+// RefusedError means that the store will never accept this client, or the client never the store, however often it
+// tries.
 type RefusedError struct {
 	Addr    string
 	Reason  Reason
@@ -55,7 +56,7 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the store at %s refuses: %s", e.Addr, e.Message)
 }
 
-// Obstacle is why no coordination store was reached.
+// Obstacle is why no coordination store could be reached.
 type Obstacle int
 
 // The obstacles. All but the last two may pass, so a client should try again.
@@ -91,7 +92,7 @@ func (e *DialError) Error() string {
 	return b.String()
 }
 
-// Waits reports whether the process at the address may begin the store, and waits for others to do that.
+// Waits reports whether the process at the address could begin the store but waits for others to do so.
 func (e *DialError) Waits() bool { return e.Obstacle == ObstacleElsewhere && e.servedAt == e.Addr }
 
 // Unwrap returns the cause.
@@ -102,8 +103,8 @@ func (e *DialError) Is(target error) bool {
 	return target == ErrUnavailable && e.Obstacle < ObstacleTorch
 }
 
-// RefusedSince returns since when each attempt to dial a store has found that nobody listens there, after an attempt
-// that ended with err. since is the result after the attempt before; zero stands for no such time.
+// RefusedSince returns since when each attempt to dial a store has found that nobody listens there. err is the error of
+// the latest attempt, and since the result after the attempt before; zero means that there is no such time.
 func RefusedSince(since time.Time, err error) time.Time {
 	failed, ok := errors.AsType[*DialError](err)
 	switch {
@@ -115,7 +116,7 @@ func RefusedSince(since time.Time, err error) time.Time {
 	return since
 }
 
-// errOf returns the error for a result code and its message, or nil for codeDone.
+// errOf returns the error for a result code and its message. It returns nil for codeDone.
 func errOf(c resultCode, message string) error {
 	switch {
 	case c == codeDone:
@@ -129,7 +130,7 @@ func errOf(c resultCode, message string) error {
 	return errors.New(printable(message))
 }
 
-// codeOf returns the result code of an error and its message. The message does not repeat what the code says.
+// codeOf returns the result code of an error and its message. The message does not repeat the meaning of the code.
 func codeOf(err error) (resultCode, string) {
 	for c, e := range codes {
 		if e != nil && errors.Is(err, e) {

@@ -30,8 +30,8 @@ func (f *fields) number() int64 {
 
 func (f *fields) duration() time.Duration { return time.Duration(f.number()) }
 
-// count reads the number of items that follow, each of at least that many bytes. A false count cannot make the caller
-// allocate much memory.
+// count reads the number of items that follow, each of at least the given number of bytes. A false count cannot make
+// the caller allocate much memory.
 func (f *fields) count(least int) int {
 	n := f.number()
 	if n > int64(len(f.b)/least) {

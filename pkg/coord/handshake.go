@@ -140,7 +140,7 @@ func decodeRefusal(body []byte) (reason Reason, message string, err error) {
 	return reason, message, in.end()
 }
 
-// printable makes a peer's text safe to print: it stays one line and cannot control a terminal.
+// printable makes a peer's text safe to print: the result is one line and cannot control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
@@ -158,8 +158,8 @@ func flag(set bool) byte {
 }
 
 // transcript proves knowledge of a secret without sending it. Each side's proof covers the connection's binding, all
-// frames of both sides so far and the side's own name. Therefore a proof is worthless on another connection, also for a
-// relay that has a TLS connection with each side, and so is a proof that is sent back to its sender.
+// frames of both sides so far, and the side's own name. So a proof is worthless on another connection, even for a relay
+// that has a TLS connection with each side. A proof that is sent back to its sender is worthless too.
 type transcript struct {
 	secret  []byte // empty if there is no secret; proofs are then empty
 	binding []byte // of the TLS connection, see binding

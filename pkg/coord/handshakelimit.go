@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// A client that has not got a session yet may be anybody, so it must not cost much. It has HandshakeTimeout for the
-// preamble with the first message of TLS, and as much again from its turn on. It may send handshakeBytes in all. Its
-// messages are read before TLS allocates anything for it. Computing, which is the handshake's main cost, goes by turns,
-// so the whole ClientHello must come before the turn: in one record, and with a key for the only key exchange there is.
+// A client without a session may be anybody, so it must not cost much. It has HandshakeTimeout for the preamble and the
+// first message of TLS, and the same time again after its turn begins. It may send handshakeBytes in all. Its messages
+// are read before TLS allocates anything for the client. The main cost of a handshake is computing, and clients take
+// turns to compute. So the whole ClientHello must arrive before the turn: in one record, and with a key for the only
+// supported key exchange.
 
 const (
 	// handshakeBytes is how much a client may send before it has a session: a ClientHello, the end of the TLS handshake,
 	// and two frames of at most maxHandshake.
 	handshakeBytes = 4 << 10
-	// certificateBytes is how much more it may send if the store asks for a certificate.
+	// certificateBytes is how much more the client may send if the store requires a certificate.
 	certificateBytes = 16 << 10
 )
 
-// handshakeLimit returns what a client may send before it has a session.
+// handshakeLimit returns the limit for a client without a session.
 func handshakeLimit(config *tls.Config) recordLimit {
 	if config.ClientAuth != tls.NoClientCert {
 		return recordLimit{left: handshakeBytes + certificateBytes}
@@ -32,12 +33,13 @@ func handshakeLimit(config *tls.Config) recordLimit {
 }
 
 // recordLimit bounds the bytes of a stream of TLS records. It also refuses a record whose header claims more than the
-// rest: crypto/tls allocates the claimed size, up to 16 KiB, before anything of it has arrived. And it refuses
-// handshake messages in the clear after the first record: the rest of a ClientHello, or one after a HelloRetryRequest.
+// remaining bytes: crypto/tls allocates the claimed size, up to 16 KiB, before any of the record's data has arrived. It
+// also refuses handshake messages in the clear after the first record: the rest of a ClientHello, or a second one after
+// a HelloRetryRequest.
 type recordLimit struct {
-	left int // bytes that may still come
-	body int // bytes of the current record that are still to come
-	have int // bytes of the next record's header in head
+	left int // bytes that may still arrive
+	body int // bytes of the current record that have not arrived yet
+	have int // bytes of the next record's header that are in head
 	head [recordHeader]byte
 	past bool // the first record has begun
 }
@@ -77,17 +79,17 @@ func (l *recordLimit) take(b []byte) error {
 	return nil
 }
 
-// limitedConn is the store's side of a connection under TLS. Only the goroutine that reads may use the fields.
+// limitedConn is the store's side of a connection, below TLS. Only the goroutine that reads may use the fields.
 type limitedConn struct {
 	net.Conn
-	unsent  []byte       // the preamble, until it has been sent
-	begin   []byte       // read, but not by TLS yet
+	unsent  []byte       // the preamble until it has been sent
+	begin   []byte       // bytes that were read, but not by TLS yet
 	limit   *recordLimit // nil when the client has a session
-	barren  int          // bytes read since TLS has returned data to its reader
+	barren  int          // bytes read since TLS last returned data to its reader
 	endTurn func()       // ends the turn of the handshake; nil without a turn
 }
 
-// readBegin reads the first record, which TLS finds without waiting.
+// readBegin reads the first record, so that TLS finds it without waiting.
 func (c *limitedConn) readBegin() error {
 	header := make([]byte, recordHeader)
 	if _, err := io.ReadFull(c.Conn, header); err != nil {
@@ -103,7 +105,7 @@ func (c *limitedConn) readBegin() error {
 	return c.limit.take(c.begin[recordHeader:])
 }
 
-// stopTurn ends the turn, if there is one. TLS calls Read or Write after it has computed.
+// stopTurn ends the turn, if there is one. TLS has finished computing when it calls Read or Write.
 func (c *limitedConn) stopTurn() {
 	if c.endTurn != nil {
 		c.endTurn()
@@ -133,8 +135,9 @@ func (c *limitedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// maxRecord is the size of the largest TLS record of a client with a session. TLS reads on after so many bytes without
-// data for its reader only in a message of the handshake, of which it would keep up to 256 KiB. No client sends one.
+// maxRecord is the size of the largest TLS record of a client with a session. Only in a handshake message does TLS read
+// more bytes than this without data for its reader, and it would keep up to 256 KiB of such a message. No client sends
+// one.
 const maxRecord = recordHeader + 16<<10 + 256
 
 // servedConn is the store's side of a TLS connection.
@@ -161,19 +164,19 @@ func (c *limitedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// waitByte follows the store's preamble, any number of times: the client has to wait for its turn. No TLS record begins
-// with it.
+// waitByte may follow the store's preamble any number of times: the client has to wait for its turn. No TLS record
+// begins with this byte.
 const waitByte = 0
 
 // waitInterval is the time between two wait bytes.
 const waitInterval = time.Second
 
-// errShed ends the handshake of a client that has lost its place to another.
+// errShed ends the handshake of a client that has lost its place to another client.
 var errShed = errors.New("another client needs the place")
 
 // awaitTurn waits until the handshake may compute. Without turns, the handshakes of a large job's agents would share
-// the processors, and all would end late, perhaps too late for their clients. With turns they end one after the other.
-// The client is asked to wait, so that its own time limit does not pass.
+// the processors. All would end late, perhaps too late for their clients. With turns they end one after the other. The
+// server asks the client to wait, so that the client's own time limit does not pass.
 func (c *conn) awaitTurn(below *limitedConn) error {
 	s := c.server
 	ticker := time.NewTicker(waitInterval)
@@ -201,7 +204,7 @@ func (c *conn) awaitTurn(below *limitedConn) error {
 const drainBytes = 4 << 10
 
 // drain ends a refused connection so that the client can read the refusal. The system resets a connection that is
-// closed before everything that has arrived was read, and a reset destroys what the client has not read yet.
+// closed with unread data, and a reset destroys the data that the client has not read yet.
 func (c *conn) drain() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

@@ -11,10 +11,10 @@ import (
 // inflight is the memory, in bytes, that a connection uses for requests and answers in flight. server.mu guards all
 // fields.
 type inflight struct {
-	receiving int64 // of a request that is incomplete or being handled
+	receiving int64 // of a request that is incomplete or is being handled
 	sending   int64 // of the data that is being written
 	counted   int64 // this connection's share of Server.inflight
-	done      bool  // the connection is ending and is not counted any more
+	done      bool  // the connection is ending and no longer counts
 	dropped   bool  // the server closed the connection because it used too much memory
 }
 
@@ -79,7 +79,8 @@ func (c *conn) stopCounting() {
 const smallRequest = 4 << 10
 
 // readRequest reads one frame from a client that has a session. A large frame uses no more memory than the store has,
-// and each 64 KiB of it must arrive within StallTimeout. The memory of the previous request must be unused by then.
+// and each 64 KiB of it must arrive within StallTimeout. The caller must no longer use the memory of the previous
+// request.
 func (c *conn) readRequest(scratch []byte) (kind, []byte, error) {
 	if c.largeRequest {
 		c.largeRequest = false

@@ -76,8 +76,8 @@ func (j *journal) revision(r Revision) {
 	}
 }
 
-// The buckets of the edits, and a key of the last one. An edit of the bucket of sessions has a session's id as its key;
-// the file's format (see disk) says what the values are.
+// The buckets of the edits, and a key of the metadata bucket. In the bucket of sessions the key is a session's id. The
+// format of the file (see disk) defines the values.
 const (
 	bucketKeys     = "keys"
 	bucketSessions = "sessions"
@@ -121,21 +121,21 @@ func (c *core) load(from Contents) error {
 	return nil
 }
 
-// journalWriter hands the journal's edits to a keeper. One goroutine, run, writes everything that has accumulated since
-// its last write at once. All waiting commits share that write.
+// journalWriter hands the journal's edits to a keeper. One goroutine, run, writes all edits since its last write at
+// once. All waiting commits share that write.
 type journalWriter struct {
 	to      Keeper
-	confirm func() error // of a SharedKeeper; nil for other keepers
+	confirm func() error // of a SharedKeeper; nil for any other keeper
 	stop    chan struct{}
 	stopped chan struct{} // closed when run has returned
 
 	// The server's mu guards these fields:
 	written   int64      // the number of edits that are durable
-	begun     int64      // the number of calls of the keeper that have begun
-	confirmed int64      // the number of the latest call that has confirmed that the keeper is still this store's
+	begun     int64      // the number of keeper calls that have begun
+	confirmed int64      // the number of the latest call that confirmed that this store still owns the keeper
 	wanted    bool       // somebody waits for a call that begins from now on
 	progress  *sync.Cond // written or confirmed has grown, or err is set
-	err       error      // set after a failed call, which is the last
+	err       error      // the error of the last call; nil until a call fails
 }
 
 // keepJournal makes each change durable, from now on, before the server answers or sends anything that follows from it.
@@ -153,8 +153,8 @@ func (s *Server) keepJournal(to Keeper) {
 	s.startTicker()
 }
 
-// run writes the journal's edits until close. It calls the keeper for one purpose at a time: a write confirms too, as
-// the keeper accepts it from nobody but the store that it belongs to.
+// run writes the journal's edits until close. It makes one keeper call at a time. A write is a confirmation too,
+// because the keeper accepts writes only from the store that owns it.
 func (w *journalWriter) run(s *Server) {
 	defer close(w.stopped)
 	for stopping := false; !stopping; {
@@ -183,7 +183,7 @@ func (w *journalWriter) run(s *Server) {
 		} else {
 			w.err = fmt.Errorf("%w: %s: %w", ErrUnavailable, w.to.Failure(), err)
 			level := zerolog.ErrorLevel
-			if w.confirm != nil { // others continue with it
+			if w.confirm != nil { // other stores continue with the keeper
 				level = zerolog.DebugLevel
 			}
 			s.opts.Logger.WithLevel(level).Err(err).Msgf("the coordination store ends: %s", w.to.Failure())
@@ -194,7 +194,7 @@ func (w *journalWriter) run(s *Server) {
 	}
 }
 
-// call writes the edits, or lets the keeper confirm if there are none.
+// call writes the edits. Without edits it asks the keeper for a confirmation.
 func (w *journalWriter) call(edits []Edit) error {
 	if len(edits) == 0 {
 		return w.confirm()
@@ -209,9 +209,9 @@ func (w *journalWriter) close() error {
 	return w.to.Close()
 }
 
-// waitDurable waits until all changes of the core are durable and, with a SharedKeeper, until the store is known to
-// have been the keeper's only one after the call began. It returns at once for a store in memory. The caller holds mu;
-// waitDurable releases it while it waits.
+// waitDurable waits until all changes of the core are durable. With a SharedKeeper it also waits until the store is
+// known to have owned the keeper after the call began. It returns at once for a store in memory. The caller holds mu;
+// waitDurable releases mu while it waits.
 func (s *Server) waitDurable() error {
 	w := s.writer
 	if w == nil {
@@ -234,8 +234,8 @@ func (s *Server) waitDurable() error {
 // maxSharedBacklog is how many bytes of edits may wait for a SharedKeeper, which sends them to other hosts.
 const maxSharedBacklog = 4 << 20
 
-// waitForBacklog waits until the edits that are not durable yet use at most a quarter of MaxMemory, and
-// maxSharedBacklog with a SharedKeeper. The caller holds mu; waitForBacklog releases it while it waits.
+// waitForBacklog waits until the edits that are not durable yet use at most a quarter of MaxMemory and, with a
+// SharedKeeper, at most maxSharedBacklog. The caller holds mu; waitForBacklog releases mu while it waits.
 func (s *Server) waitForBacklog() {
 	limit := s.opts.MaxMemory / 4
 	if s.writer != nil && s.writer.confirm != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The hosts of a store that they keep together are the members of its group. They talk over connections of their own,
-// which begin like those of agents, so that a member proves that it knows the secret.
+// The processes that keep one store together are the members of its group. They use their own connections, which begin
+// like those of agents, so that each member proves that it knows the secret.
 
 // DialMember connects to another member of the store's group. The other side's ServerOptions.OnMember gets its end of
 // the connection. DialMember ignores the TTL and the role of opts; its errors are those of [Dial].
@@ -21,8 +21,8 @@ func DialMember(ctx context.Context, opts DialOptions) (net.Conn, error) {
 	return got.nc, nil
 }
 
-// handOver gives the connection of a member that has proved itself to ServerOptions.OnMember. finish does not close it
-// then.
+// handOver gives the connection of a member that has proved itself to ServerOptions.OnMember. After that, finish does
+// not close it.
 func (c *conn) handOver() {
 	c.below.limit = nil
 	c.nc.SetDeadline(time.Time{})
@@ -30,7 +30,7 @@ func (c *conn) handOver() {
 	closed := c.server.closed
 	if !closed {
 		c.handedOver = true
-		delete(c.server.conns, c) // the server does not close it either
+		delete(c.server.conns, c) // the server does not close the connection either
 	}
 	c.server.mu.Unlock()
 	if !closed {

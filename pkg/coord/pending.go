@@ -12,8 +12,9 @@ func (s *Server) addPending(c *conn) {
 	}
 }
 
-// pendingLimit returns how many connections may be pending. A client whose handshake takes t is shed only if that many
-// others connect within t. Files are the process's: an agent that hosts the store needs some for its workers.
+// pendingLimit returns the maximum number of pending connections. A client whose handshake takes a time t is closed
+// only if that many others connect within t. All connections use the process's file limit, and an agent that hosts the
+// store needs some files for its workers.
 func (o *ServerOptions) pendingLimit() int {
 	size := int64(pendingSize)
 	if o.Certificates.Files().CA != "" {

@@ -11,12 +11,13 @@ import (
 	"net"
 )
 
-// Every connection is TLS 1.3 (RFC 8446) after the preambles. Without certificates of the site, the server's proves
-// nothing: each server makes one of its own in memory, and clients accept any. The shared secret authenticates both
-// sides; its proofs are bound to the connection's keys. Without both, TLS keeps out those who can only listen.
+// Every connection is TLS 1.3 (RFC 8446) after the preambles. Without certificates of the site, the server's
+// certificate proves nothing: each server makes its own in memory, and clients accept any. The shared secret
+// authenticates both sides; its proofs are bound to the connection's keys. Without both, TLS protects only against
+// eavesdroppers.
 
-// baseConfig is what both sides have in common. P-256 alone for the key exchange is the fastest here and is allowed by
-// FIPS 140.
+// baseConfig is the common configuration of both sides. P-256 alone is the fastest key exchange here, and FIPS 140
+// allows it.
 func baseConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.CurveP256},
@@ -66,10 +67,10 @@ func (c *secureConn) binding() ([]byte, error) {
 	return state.ExportKeyingMaterial("EXPORTER-elasticrun-agents", nil, 32)
 }
 
-// preambleConn is the client's side of a connection under TLS. It sends the preamble together with the first data.
+// preambleConn is the client's side of a connection, below TLS. It sends the preamble together with the first data.
 type preambleConn struct {
 	net.Conn
-	unsent []byte                         // the preamble, until it has been sent
+	unsent []byte                         // the preamble until it has been sent
 	check  func() (first byte, err error) // reads the store's preamble and the byte after it; nil when that is done
 }
 

@@ -31,10 +31,10 @@ type ServerOptions struct {
 	Version string
 	// RunID is the only run that the store serves. Empty serves any run.
 	RunID string
-	// Secret, if not empty, is the shared secret that clients must know. It is never sent. Who connects can test guesses
-	// against the store's proof, so it should not be guessable.
+	// Secret, if not empty, is the shared secret that clients must know. It is never sent. Anybody who connects can test
+	// guesses against the store's proof, so the secret must be hard to guess.
 	Secret []byte
-	// Certificates are the site's certificates. Nil means that the store makes one of its own and demands none.
+	// Certificates are the site's certificates. Nil means that the store makes its own certificate and requires none.
 	Certificates *certfiles.Set
 	// OnJoin, if not nil, is called with the run id of each client that begins or resumes a session, before the
 	// client's first request is served. It may block that client.
@@ -75,12 +75,12 @@ var ErrServerClosed = errors.New("coordination store: server closed")
 // Server is a coordination store. Use NewServer or OpenServer.
 type Server struct {
 	opts  ServerOptions
-	start time.Time // the origin of the core's clock
+	start time.Time // the origin of the core clock
 
 	received, sent meter
 	tlsConfig      func() (*tls.Config, error) // for one connection
 	turns          chan struct{}               // holds one value for each handshake that computes
-	maxPending     int                         // the most connections in pending
+	maxPending     int                         // the maximum length of pending
 
 	// mu guards all fields below, and those fields of conns and of local stores that are marked so. It is the server's
 	// only lock. Nobody waits for a network, a disk or a caller while holding it.
@@ -94,12 +94,12 @@ type Server struct {
 	reached      map[netip.Addr]int
 	stats        Stats
 	ticking      bool          // tick is running
-	nextTick     time.Duration // when tick looks next
+	nextTick     time.Duration // the time of tick's next check
 	drain        chan struct{} // nil until Shutdown begins; closed when no remote session is left
 	closed       bool
 	stop         chan struct{} // closed when closed is set
 	failure      error         // why the store has ended by itself
-	exitNotice   []byte        // of End; nil before
+	exitNotice   []byte        // set by End; nil before
 	fresh        bool          // see Fresh
 	refusals     refusals
 	pending      list.List      // of *conn: the connections without a session, oldest first
@@ -235,11 +235,11 @@ func (s *Server) CloseWith(reason string) error {
 	return err
 }
 
-// errServerEnded is what sessions in this process end with.
+// errServerEnded is the error of sessions in this process after the store was closed.
 var errServerEnded = fmt.Errorf("%w: it was closed", ErrUnavailable)
 
-// End ends the store for good, also one that others could continue: clients lose their sessions with ErrUnavailable and
-// the reason, a clause for people. The caller must still call Close.
+// End ends the store for good, even a store that others could continue: clients lose their sessions with ErrUnavailable
+// and the reason, a clause for people. The caller must still call Close.
 func (s *Server) End(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *Server) end(last []byte, err error) {
 	}
 }
 
-// tickInterval is the longest time between two looks of tick, so that it notices a pause of the process.
+// tickInterval is the longest time between two checks of tick, so that tick notices a pause of the process.
 const tickInterval = 100 * time.Millisecond
 
 // clock returns the time for the core. If tick is overdue, the process did not run, for example because it was stopped.
@@ -300,7 +300,7 @@ func (s *Server) tick() {
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
 			line := s.opts.Logger.Warn()
-			if ended.runID == "" { // it comes from an earlier leader of the store's group, and the agents say who is lost
+			if ended.runID == "" { // its session comes from an earlier leader of the group; the agents report the loss
 				line = s.opts.Logger.Debug()
 			}
 			line = line.Str("run", ended.runID).Str("session", string(ended.id))

@@ -38,7 +38,7 @@ type refusal struct {
 	message string
 }
 
-// sameSecret is the advice about secrets that differ. Every program that connects to a store takes these settings.
+// sameSecret is the advice if the secrets differ. Every program that connects to a store has these settings.
 const sameSecret = "give both the same secret, by --rdzv-secret-file=FILE or PET_RDZV_SECRET"
 
 var wrongSecret = refusal{ReasonSecret, "the agent's shared secret differs from the store's: " + sameSecret}
@@ -72,7 +72,7 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 	k, body, err := c.read(maxHandshake, make([]byte, frameHeader))
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, false, nil // the client wants another store than this one
+		return nil, false, nil // the client wants another store
 	case err != nil:
 		return nil, false, err
 	case k == kindRefusal: // the client does not accept the store's proof
@@ -94,7 +94,7 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 		if why := c.server.mismatch(h); why != nil {
 			return c.refuse(*why)
 		}
-		// Not by send, which may wait for answers of the members.
+		// Do not use send, which may wait for answers of the members.
 		_, err := c.nc.Write(welcome{instance: c.server.opts.InstanceID}.append(nil))
 		c.isMember = err == nil
 		return nil, false, err
@@ -198,11 +198,11 @@ func (c *conn) challenge(h hello, proofs *transcript) error {
 // bodyOf returns a frame without its length and kind.
 func bodyOf(frame []byte) []byte { return frame[frameHeader+1:] }
 
-// refuse records the refusal. It returns its frame, if that is still to be sent.
+// refuse records the refusal. It returns the refusal's frame if the caller must still send it.
 func (c *conn) refuse(why refusal) ([]byte, bool, error) {
 	c.server.recordRefusal(c.nc, why)
 	frame := appendRefusal(nil, why.reason, why.message)
-	if why.reason == ReasonElsewhere { // not by send, which may wait for the member that serves
+	if why.reason == ReasonElsewhere { // send may wait for the member that serves
 		c.server.sent.count(1, len(frame))
 		_, _ = c.nc.Write(frame) // the client may have gone
 		return nil, false, nil

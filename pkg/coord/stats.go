@@ -21,8 +21,8 @@ type Stats struct {
 	Sent      Traffic
 }
 
-// Limits are the most that a Server may have of each. Sessions and keys share MaxMemory, so fewer of the one leave room
-// for more of the other.
+// Limits are the maximum values for a Server. Sessions and keys share MaxMemory, so fewer sessions leave room for more
+// keys, and vice versa.
 type Limits struct {
 	Pending, Sessions, Keys int
 	Memory                  int64 // ServerOptions.MaxMemory

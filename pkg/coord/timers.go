@@ -14,8 +14,8 @@ type timer struct {
 	entry   *entry
 }
 
-// timers is a heap ordered by due. Moving an end to a later time, as each keep-alive does, is O(1): the heap position
-// is corrected only when the timer's old due time comes.
+// timers is a heap ordered by due. Moving an end to a later time, as each keep-alive does, is O(1): the position in the
+// heap is corrected only when the timer's old due time comes.
 type timers struct{ items []*timer }
 
 // set makes t expire at ends.

@@ -62,8 +62,8 @@ const (
 	kindProbeReply
 )
 
-// magic begins with a byte that no torch sends first. It ends with a line end, so that servers of line protocols such
-// as HTTP answer at once.
+// magic begins with a byte that torch never sends first. It ends with a line end, so that servers of line protocols
+// such as HTTP answer at once.
 const magic = "\xe5elrun\r\n"
 
 const (
@@ -97,7 +97,7 @@ func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 	return readBody(r, binary.BigEndian.Uint32(head), limit)
 }
 
-// readBody reads the rest of a frame after its header, which says size. It returns what readFrame returns.
+// readBody reads the rest of a frame after its header, which contains size. It returns the same values as readFrame.
 func readBody(r io.Reader, size uint32, limit int) (kind, []byte, error) {
 	if size == 0 || size > uint32(limit) {
 		return 0, nil, fmt.Errorf("%w: a frame of %d bytes", errMalformed, size)

@@ -57,7 +57,7 @@ func (m *Member) dismiss(ctx context.Context) error {
 				continue
 			}
 			done := m.send(addr, frame{kind: frameRemoved, id: other.ID})
-			if other.Applied > 0 && other.Silent < missingTicks { // the others have never answered, or may be gone
+			if other.Applied > 0 && other.Silent < missingTicks { // others have never answered or may be gone
 				sent = append(sent, done)
 			}
 		}

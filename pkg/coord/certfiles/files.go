@@ -13,23 +13,24 @@ import (
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// Files names PEM files. An empty name is a file that is not given.
+// Files names PEM files. An empty name means that the file is not given.
 type Files struct {
-	// Cert has this side's certificate, and perhaps intermediate ones after it. Key has its key. Both are given or none.
+	// Cert holds this side's certificate, perhaps followed by intermediate certificates. Key holds its key. Set both or
+	// neither.
 	Cert string `json:",omitempty"`
 	Key  string `json:",omitempty"`
-	// CA has the authorities of which one must have signed the peer's certificate.
+	// CA holds certificate authorities: one of them must have signed the peer's certificate.
 	CA string `json:",omitempty"`
 }
 
 // Given reports whether any file is given.
 func (f Files) Given() bool { return f != Files{} }
 
-// Mutual reports whether both sides prove who they are if both are given such files: each shows a certificate and
+// Mutual reports whether both sides prove their identity if both have such files: each side shows a certificate and
 // verifies the other's.
 func (f Files) Mutual() bool { return f.Cert != "" && f.Key != "" && f.CA != "" }
 
-// Absolute returns the names for a process that may have another working directory.
+// Absolute returns the absolute names, for a process that may have another working directory.
 func (f Files) Absolute() (Files, error) {
 	for _, name := range []*string{&f.Cert, &f.Key, &f.CA} {
 		if *name == "" {
@@ -43,7 +44,7 @@ func (f Files) Absolute() (Files, error) {
 	return f, nil
 }
 
-// Content is what the files held at one time.
+// Content is the content of the files at one time.
 type Content struct {
 	// Pair is this side's certificate and key; nil if they are not given.
 	Pair *tls.Certificate
@@ -104,7 +105,7 @@ func loadPair(cert, key string, now time.Time) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// isEncrypted reports whether a block of a key's file is encrypted, in PKCS #8 or in OpenSSL's older form.
+// isEncrypted reports whether a block of a key file is encrypted, in PKCS #8 or in OpenSSL's older form.
 func isEncrypted(block *pem.Block) bool {
 	return block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED")
 }
@@ -137,7 +138,7 @@ func loadCA(path string, now time.Time) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Outdated says for people why a certificate is not valid at this time; "" if it is.
+// Outdated explains to people why a certificate is not valid at this time. It returns "" if the certificate is valid.
 func Outdated(cert *x509.Certificate, now time.Time) string {
 	switch {
 	case now.After(cert.NotAfter):

@@ -25,12 +25,12 @@ type Set struct {
 
 	mu      sync.Mutex // guards the fields below; nobody waits for a file while holding it
 	content *Content
-	looking chan struct{} // closed when the look at the files that is under way ends; nil if none is
-	since   time.Time     // when it began
-	warned  bool          // it takes too long, and the log says so
+	looking chan struct{} // closed when the current check of the files ends; nil without a check
+	since   time.Time     // when the current check began
+	warned  bool          // the log already says that the current check takes too long
 }
 
-// Open reads the files. Its error says for people what is wrong with which file.
+// Open reads the files. Its error tells people which file is unusable, and why.
 func Open(files Files, log zerolog.Logger) (*Set, error) {
 	s := &Set{files: files, log: log}
 	s.readNews = s.readFiles
@@ -43,7 +43,7 @@ func Open(files Files, log zerolog.Logger) (*Set, error) {
 	return s, nil
 }
 
-// Files returns the files' names: none of a nil Set.
+// Files returns the files' names, or none for a nil Set.
 func (s *Set) Files() Files {
 	if s == nil {
 		return Files{}
@@ -51,13 +51,13 @@ func (s *Set) Files() Files {
 	return s.files
 }
 
-// Content returns what the files hold now. If they cannot be used, it returns what they held before, and logs one
-// warning until they can be used again. So it does if the files do not answer within lookTimeout, as those of a
-// file server that hangs. The result is the same pointer as before if the files have not changed.
+// Content returns the present content of the files. If they are unusable, it returns the content before, and logs one
+// warning until they are usable again. It does the same if the files do not answer within lookTimeout, for example
+// because a file server hangs. The result is the same pointer as before if the files have not changed.
 func (s *Set) Content() *Content {
 	for began := false; !began; {
 		s.mu.Lock()
-		if began = s.looking == nil; began { // else the look may have begun before the files changed
+		if began = s.looking == nil; began { // a check that runs already may have begun before the files changed
 			s.looking, s.since, s.warned = make(chan struct{}), time.Now(), false
 			go s.look(s.looking)
 		}
@@ -89,8 +89,8 @@ func (s *Set) contentMeanwhile() *Content {
 	return s.content
 }
 
-// look looks at the files, and reads them if they may have changed. It closes done at its end. No more than one runs at
-// a time. Nobody waits for it longer than lookTimeout, because nothing ends a system call that hangs.
+// look checks the files, and reads them if they may have changed. It closes done at its end. Only one look runs at a
+// time. Nobody waits for it longer than lookTimeout, because nothing ends a system call that hangs.
 func (s *Set) look(done chan struct{}) {
 	content, news, err := s.readNews()
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *Set) look(done chan struct{}) {
 	close(done)
 }
 
-// readFiles reads the files if they may have changed. The content is nil if they have not, or cannot be used.
+// readFiles reads the files if they may have changed. The content is nil if they have not changed or are unusable.
 func (s *Set) readFiles() (*Content, news, error) {
 	if !s.versions.mustRead(s.stamps()) {
 		return nil, nothing, nil
@@ -112,7 +112,7 @@ func (s *Set) readFiles() (*Content, news, error) {
 	return content, s.versions.read(now, time.Now(), err == nil), err
 }
 
-// logNews logs what has changed.
+// logNews logs the result of a check.
 func (s *Set) logNews(news news, err error) {
 	switch news {
 	case unusable:
@@ -122,8 +122,8 @@ func (s *Set) logNews(news news, err error) {
 	}
 }
 
-// read reads the files, and again if they change meanwhile: a certificate and its key are replaced one after the other,
-// or together by one symbolic link.
+// read reads the files, and repeats that if they change meanwhile. A certificate and its key may be replaced one after
+// the other, or together by one symbolic link.
 func (s *Set) read() (content *Content, now stamps, err error) {
 	const attempts = 3
 	for range attempts {
@@ -157,8 +157,8 @@ func (s *Set) stamps() (now stamps) {
 // maxFile is the size of the largest file that is read, in bytes.
 const maxFile = 1 << 20
 
-// readFile reads a file. what says for people what it should hold. A secret file must be readable by this user and root
-// alone.
+// readFile reads a file. what describes the expected content to people. Only this user and root may be able to read a
+// secret file.
 func readFile(what, path string, secret bool) ([]byte, error) {
 	fail := func(err error) error {
 		return fmt.Errorf("the %s %s cannot be read: %s", what, printable.Quote(path), plainerr.Text(err))

@@ -12,19 +12,19 @@ type stamp struct {
 // stamps are those of the files, in the order of [Files].
 type stamps [3]stamp
 
-// versions is which versions of the files were read.
+// versions records which versions of the files were read.
 type versions struct {
 	used    stamps // of the content in use
-	broken  bool   // the files read last cannot be used
-	failed  stamps // of those
-	settled bool   // the files read last cannot have changed since without new stamps
+	broken  bool   // the latest files are unusable
+	failed  stamps // of the unusable files
+	settled bool   // any change since the latest reading has changed the stamps
 }
 
-// settleTime is how long a file's time may stay the same although the file changes: some file systems count in steps of
-// two seconds.
+// settleTime is how long a file's modification time may stay the same although the file changes: some file systems
+// count in steps of two seconds.
 const settleTime = 2 * time.Second
 
-// mustRead reports whether the files, which have these stamps now, must be read.
+// mustRead reports whether the files must be read. now are their present stamps.
 func (v *versions) mustRead(now stamps) bool {
 	latest := v.used
 	if v.broken {
@@ -33,17 +33,17 @@ func (v *versions) mustRead(now stamps) bool {
 	return now != latest || !v.settled
 }
 
-// news is what there is to log after files were read.
+// news is what to log after files were read.
 type news int
 
 const (
 	nothing  news = iota
 	replaced      // other files are in use now
-	unusable      // the files cannot be used, the first time
-	repaired      // the files can be used again
+	unusable      // the files have become unusable
+	repaired      // the files are usable again
 )
 
-// read records that files with these stamps were read at a time, and whether they can be used.
+// read records that files with these stamps were read at the given time, and whether they are usable.
 func (v *versions) read(now stamps, at time.Time, usable bool) news {
 	before := *v
 	v.broken, v.settled = !usable, now.settled(at)
@@ -64,7 +64,7 @@ func (v *versions) read(now stamps, at time.Time, usable bool) news {
 	return nothing
 }
 
-// settled reports whether a change of a file after this time gives it another stamp.
+// settled reports whether each change of a file after the given time also changes its stamp.
 func (s stamps) settled(at time.Time) bool {
 	for _, file := range s {
 		if since := at.Sub(time.Unix(0, file.modified)); file != (stamp{}) && since.Abs() < settleTime {

@@ -46,7 +46,7 @@ func Run(t *testing.T, h Harness) {
 }
 
 // RunInBubble runs the suite in synctest bubbles, whose time passes at once. It is for stores that use no sockets. Each
-// case has a harness of its own, which newHarness makes in the case's bubble.
+// case has its own harness, which newHarness makes in the case's bubble.
 func RunInBubble(t *testing.T, newHarness func(testing.TB) Harness) {
 	t.Helper()
 	sample := newHarness(t)

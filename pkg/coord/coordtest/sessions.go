@@ -95,8 +95,8 @@ func keepAlive(env *testEnv) {
 	}
 }
 
-// watchLag is how late a watch may deliver a commit that preceded a KeepAlive, if the store is no [coord.Getter]. It is
-// the time that a busy machine may take to run a goroutine; in a bubble that is no time.
+// watchLag is how late a watch may deliver a commit that preceded a KeepAlive, if the store is no [coord.Getter]. It
+// allows for the delay until a busy machine runs a goroutine; in a bubble there is no delay.
 const watchLag = 2 * time.Second
 
 // keepAliveFollowsCommits checks that a session that has been kept alive has seen, or can get, all earlier commits.

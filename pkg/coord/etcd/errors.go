@@ -43,7 +43,7 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, coord.ErrUnavailable, s.explainOutage(context.Cause(ctx), err))
 }
 
-// explainOutage says why a request has failed that may succeed later. cause is that of the request's context.
+// explainOutage explains why a request has failed that may succeed later. cause is the cause of the request's context.
 func (s *Store) explainOutage(cause, err error) error {
 	last := s.conns.lastFailure()
 	canceled := errors.Is(cause, context.Canceled)
@@ -73,8 +73,8 @@ func (e *inWords) Error() string { return e.text }
 
 func (e *inWords) Unwrap() error { return e.err }
 
-// description returns the text of an error of gRPC without gRPC's own words, such as "rpc error: code = ... desc = ",
-// which may be nested; of another error its text.
+// description returns the text of a gRPC error without gRPC's own words, such as "rpc error: code = ... desc = ", which
+// may be nested. For any other error it returns the error's text.
 func description(err error) string {
 	s, ok := status.FromError(err)
 	if !ok {

@@ -22,8 +22,7 @@ type Options struct {
 	User, Password string
 	// Prefix and a slash begin all keys in etcd. Empty means "elasticrun".
 	Prefix string
-	// TTL is the session's TTL. It is rounded up to whole seconds, which etcd counts in, and to at least 2 s. 0 means
-	// 15 s.
+	// TTL is the session's TTL. It is rounded up to whole seconds, the unit of etcd, and to at least 2 s. 0 means 15 s.
 	TTL time.Duration
 	// DialTimeout bounds Open. 0 means 10 s.
 	DialTimeout time.Duration

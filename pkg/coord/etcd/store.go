@@ -216,7 +216,7 @@ func (s *Store) streams() (*grpc.ClientConn, []grpc.CallOption) {
 	return s.cli.ActiveConnection(), []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxMessage)}
 }
 
-// maxMessage is the size limit of an answer. A list of all agents' keys has no smaller one.
+// maxMessage is the size limit of an answer: a list of all agents' keys has no smaller limit.
 const maxMessage = 1<<31 - 1
 
 func (s *Store) leaseClient() (pb.LeaseClient, []grpc.CallOption) {
@@ -229,7 +229,7 @@ func (s *Store) watchClient() (pb.WatchClient, []grpc.CallOption) {
 	return pb.NewWatchClient(conn), options
 }
 
-// Get implements [coord.Getter]: the member that serves a watch may lag behind the others.
+// Get implements [coord.Getter]. The store needs it because the member that serves a watch may lag behind the others.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -246,8 +246,8 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return got.Kvs[0].Value, nil
 }
 
-// EndSession ends the session of a dead process by revoking its lease. The caller must know that nothing of the session
-// is left. The options are those of the process; DialTimeout bounds the whole call.
+// EndSession ends the session of a dead process by revoking its lease. The caller must know that no process of the
+// session is left. The options are those of the dead process; DialTimeout bounds the whole call.
 //
 // It makes one attempt, which may be repeated. A session that has already ended is not an error. Errors are those of
 // [Open].

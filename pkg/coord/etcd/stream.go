@@ -72,8 +72,8 @@ func (st *stream) close() {
 }
 
 // recv returns the next response, and an error if the watch cannot continue after it. A response without events only
-// shows that the server is alive. After idleTimeout of silence recv sends a progress request. After another one it
-// gives up the stream and drops the connection below it.
+// shows that the server is alive. After idleTimeout of silence recv sends a progress request. After another idleTimeout
+// it gives up the stream and drops the stream's connection.
 func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 	for asked := false; ; asked = true {
 		idle := time.NewTimer(st.store.idleTimeout)

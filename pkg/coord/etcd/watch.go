@@ -133,7 +133,7 @@ func (w *watch) list(ctx context.Context) error {
 	return w.deliver(b)
 }
 
-// notify delivers the new ones among events.
+// notify delivers the events that are new.
 func (w *watch) notify(events []*mvccpb.Event) error {
 	b := coord.Batch{Revision: coord.Revision(events[len(events)-1].Kv.ModRevision)}
 	for _, e := range events {

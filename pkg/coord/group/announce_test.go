@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// listen starts a member at addr that is in no group. The announcements that it gets come through the channel.
+// listen starts a member at addr that is in no group. The channel gets the announcements that the member receives.
 func (n *network) listen(addr string) <-chan Announcement {
 	n.t.Helper()
 	heard := make(chan Announcement, 1000)
@@ -25,7 +25,7 @@ func (n *network) listen(addr string) <-chan Announcement {
 	return heard
 }
 
-// leaderAmong returns the address of the one of these members that leads.
+// leaderAmong returns the address of the member among these that leads.
 func (n *network) leaderAmong(addrs ...string) (leader string) {
 	n.t.Helper()
 	n.await("a leader of the group", func() bool {
@@ -41,7 +41,7 @@ func (n *network) leaderAmong(addrs ...string) (leader string) {
 	return leader
 }
 
-// drain returns what waits in a channel.
+// drain returns the values that wait in a channel.
 func drain[T any](from <-chan T) (all []T) {
 	synctest.Wait()
 	for len(from) > 0 {
@@ -50,7 +50,7 @@ func drain[T any](from <-chan T) (all []T) {
 	return all
 }
 
-// soon returns what a channel gets within a minute.
+// soon returns the next value of a channel, which must come within a minute.
 func soon[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -62,7 +62,7 @@ func soon[T any](t *testing.T, from <-chan T, what string) T {
 	}
 }
 
-// clientAt returns a client that has got a session by one attempt at addr.
+// clientAt returns a client that got its session by one attempt at addr.
 func (n *network) clientAt(name, addr string) *coord.Client {
 	n.t.Helper()
 	opts := n.opts.Dial
@@ -96,8 +96,8 @@ func becomesLost(t *testing.T, c *coord.Client, want error) {
 	}
 }
 
-// TestAnnounce checks who hears what: a process in no group and one in another group hear of the group from its leader,
-// also after the leader was killed.
+// TestAnnounce checks which processes hear of a group: a process in no group and a process in another group hear of it
+// from its leader, even after an earlier leader was killed.
 func TestAnnounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -140,7 +140,7 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// announcesTo returns at which of these addresses m makes an announcement when one is due.
+// announcesTo returns the addresses among these at which m makes an announcement when one is due.
 func announcesTo(m *Member, addrs ...string) (to []string) {
 	inLoop(m, func() {
 		peers, now := m.peers, m.manager.now
@@ -182,7 +182,7 @@ func TestAnnounceToOthers(t *testing.T) {
 }
 
 // TestAnnounceToNobody makes announcements at addresses where nobody listens, nobody answers, or members are refused.
-// That disturbs nobody else, and ends with the announcements.
+// The attempts disturb nobody else, and end with the announcements.
 func TestAnnounceToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -271,8 +271,8 @@ func TestYield(t *testing.T) {
 	})
 }
 
-// TestYieldAfterJoining yields to a group that the process has joined since it heard of it. It stays a member, and
-// refers clients to nobody when it has left.
+// TestYieldAfterJoining yields to a group that the process has joined since it heard of the group. The process stays a
+// member, and refers clients to nobody once it has left.
 func TestYieldAfterJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -287,7 +287,7 @@ func TestYieldAfterJoining(t *testing.T) {
 		}
 		leader.SetCandidates(candidates("other:1"))
 		n.await("the other process to join", func() bool { return len(other.Status().Voters) > 0 })
-		pass(time.Second) // it has everything
+		pass(time.Second) // the process has every entry
 		before := other.Status()
 		if before.Leader != "member0:1" {
 			t.Errorf("its state is %+v", before)

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/coordtest"
 )
 
-// TestConforms runs the conformance suite on a group of three. It kills the leader between the steps, one time in ten,
+// TestConforms runs the conformance suite on a group of three. Between the steps, one time in ten, it kills the leader
 // and starts another member. It kills nobody in the cases that a new leader may end otherwise, for these reasons:
 func TestConforms(t *testing.T) {
 	const (
@@ -35,14 +35,14 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-// gate is held by calls, of which there may be several, or by one kill. Unlike that of a mutex, its wait does not keep
-// the time of a bubble from passing. The channel has room for the most calls at a time.
+// gate is held by several calls, or by one kill. Unlike waiting for a mutex, waiting for a gate lets the time of a
+// bubble pass. The channel's capacity is the maximum number of calls at a time.
 type gate chan struct{}
 
 func (g gate) enter() { g <- struct{}{} }
 func (g gate) leave() { <-g }
 
-// tryAll takes the gate alone if nobody has it.
+// tryAll takes the gate for a kill if nobody holds it.
 func (g gate) tryAll() bool {
 	for n := range cap(g) {
 		select {
@@ -63,7 +63,7 @@ func (g gate) leaveAll() {
 	}
 }
 
-// killedGroup is a group whose leader is killed now and then, while no call is under way that would fail then.
+// killedGroup is a group whose leader is killed now and then, while no call is under way that the kill would make fail.
 type killedGroup struct {
 	t       testing.TB
 	often   float64 // the probability of a kill before a call

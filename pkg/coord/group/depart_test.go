@@ -25,7 +25,7 @@ func inLoop(m *Member, f func()) {
 // pass lets virtual time pass.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the bubble's time
 
-// TestAllLeave has all members leave at the same time: all but one succeed, and that one knows that it is the last.
+// TestAllLeave makes all members leave at the same time. All but one succeed, and that one learns that it is the last.
 func TestAllLeave(t *testing.T) {
 	for size := range 5 {
 		addrs := make([]string, size+1)
@@ -62,8 +62,8 @@ func TestAllLeave(t *testing.T) {
 	}
 }
 
-// TestLeftForGood checks that a process that has left joins no group again, though it is a candidate, and that the
-// others end their connections to it.
+// TestLeftForGood checks that a process that has left joins no group again, even as a candidate, and that the others
+// end their connections to it.
 func TestLeftForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -93,8 +93,9 @@ func TestLeftForGood(t *testing.T) {
 	})
 }
 
-// TestRollingReplacement replaces each member by a process at the same address, twice, as soon as it has left. Each
-// newcomer becomes a member at once: the pause that keeps a process from being asked again was its predecessor's.
+// TestRollingReplacement replaces each member, twice, by a process at the same address as soon as the member has left.
+// Each new process becomes a member at once: the pause before another request to join applies only to the former
+// process.
 func TestRollingReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -125,7 +126,7 @@ func TestRollingReplacement(t *testing.T) {
 	})
 }
 
-// TestRemovedUnheard cuts a voter off and replaces every member that it knows. When the cut ends it learns from a
+// TestRemovedUnheard cuts a voter off and replaces every member that it knows. After the cut, the voter learns from a
 // candidate that it was removed.
 func TestRemovedUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestRemovedUnheard(t *testing.T) {
 			addrs = n.grow(addrs)
 			heal = n.isolate("member2:1") // from the new member too
 			for addr, m := range n.members {
-				if addr != "member2:1" { // nobody is to ask it to join
+				if addr != "member2:1" { // no member may ask member2 to join
 					m.SetCandidates(candidates(slices.DeleteFunc(slices.Clone(addrs), func(a string) bool {
 						return a == "member2:1"
 					})...))
@@ -167,7 +168,7 @@ func TestRemovedUnheard(t *testing.T) {
 	})
 }
 
-// awaitVoters waits until a leader has so many voters, all of them alive.
+// awaitVoters waits until a leader has the given number of voters, all of them alive.
 func (n *network) awaitVoters(count int) {
 	n.t.Helper()
 	n.await(fmt.Sprintf("%d voters", count), func() bool {
@@ -204,8 +205,8 @@ func TestDeadCandidates(t *testing.T) {
 	})
 }
 
-// TestRestartedVoter kills a voter whose group has no other candidate, and starts it again when the group has fallen
-// back to one voter. It votes again soon.
+// TestRestartedVoter kills a voter whose group has no other candidate. When the group has fallen back to one voter, the
+// test starts the killed process again. Soon it votes again.
 func TestRestartedVoter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -222,8 +223,8 @@ func TestRestartedVoter(t *testing.T) {
 	})
 }
 
-// TestSlowLearner checks that a learner which stays behind loses its place after a while, also when another member had
-// asked it to join.
+// TestSlowLearner checks that a learner that stays behind is removed after a while, even if another member had asked it
+// to join.
 func TestSlowLearner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -248,7 +249,7 @@ func TestSlowLearner(t *testing.T) {
 	})
 }
 
-// TestFoundAnew checks that a process which has left a group founds another one, not the same again.
+// TestFoundAnew checks that a process that has left a group founds a new group, not the same one again.
 func TestFoundAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

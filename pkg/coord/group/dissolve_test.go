@@ -15,7 +15,7 @@ import (
 
 const endReason = "the job has ended"
 
-// dissolves dissolves a group by its leader, within a second.
+// dissolves makes the leader m dissolve the group, within a second.
 func dissolves(t *testing.T, m *Member) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -45,8 +45,8 @@ func (n *network) staysEnded(addrs ...string) {
 	}
 }
 
-// TestDissolve ends a group whose clients are at work: they know of it at once, and no member leads or is in it any
-// more.
+// TestDissolve ends a group while its clients are at work. They learn of the end at once, and no process leads or is a
+// member any more.
 func TestDissolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -131,7 +131,7 @@ func TestDissolveOfFollower(t *testing.T) {
 		if diff := cmp.Diff(before, n.members["member0:1"].Status()); diff != "" {
 			t.Errorf("the group's state (-want +got):\n%s", diff)
 		}
-		if err := n.members["member1:1"].Leave(t.Context()); err != nil { // it may still join and leave
+		if err := n.members["member1:1"].Leave(t.Context()); err != nil { // the process may still join and leave
 			t.Error(err)
 		}
 		n.kill("alone:1")
@@ -149,7 +149,7 @@ func TestDissolveOfFollower(t *testing.T) {
 	})
 }
 
-// TestDissolveWithDead dissolves a group that has lost a member before. The others know of it at once. Dissolve waits
+// TestDissolveWithDead dissolves a group that has lost a member. The others learn of the end at once. Dissolve waits
 // only for a member that may be alive, and not beyond its context.
 func TestDissolveWithDead(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -201,8 +201,8 @@ func TestDissolveWithDead(t *testing.T) {
 	}
 }
 
-// TestDissolvedForGood checks that the process which has dissolved a group joins no other one, although it is a
-// candidate. Former followers do.
+// TestDissolvedForGood checks that the process that dissolved a group joins no other group, even as a candidate. Former
+// followers do join.
 func TestDissolvedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -222,8 +222,8 @@ func TestDissolvedForGood(t *testing.T) {
 	})
 }
 
-// TestDissolverIsKilled kills the leader while it dissolves the group and has notified nobody. Another member leads,
-// the client keeps its session there, and that member can dissolve the group.
+// TestDissolverIsKilled kills the leader while it dissolves the group, before it has notified anybody. Another member
+// leads, the client keeps its session there, and that member can dissolve the group.
 func TestDissolverIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestExpect checks that a client that learns of a new leader finds it at once. Others try again after a pause.
+// TestExpect checks that a client that hears of a new leader connects to it at once. Without that, a client pauses
+// first.
 func TestExpect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

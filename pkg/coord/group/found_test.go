@@ -61,7 +61,7 @@ func TestFoundIsClosed(t *testing.T) {
 		found := make(chan error, 1)
 		go func() { found <- m.Found() }()
 		goOn := <-loading
-		go n.kill("member0:1") // it waits for the load
+		go n.kill("member0:1") // kill waits for the load
 		if err := soon(t, found, "the end of Found"); !errors.Is(err, coord.ErrServerClosed) {
 			t.Errorf("Found returns %v", err)
 		}

@@ -41,7 +41,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// FuzzFrame checks that no bytes make readFrame panic, and that what it accepts is what encode writes.
+// FuzzFrame checks that no bytes make readFrame panic, and that encode reproduces every frame that readFrame accepts.
 func FuzzFrame(f *testing.F) {
 	f.Add(frame{kind: frameHello, addr: "host:1", instance: "I"}.encode())
 	f.Add(frame{kind: frameAdopt, id: replica.ID(300)}.encode())

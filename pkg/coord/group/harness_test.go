@@ -14,12 +14,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// network connects the members of a test by pipes. All of it lives in one bubble of synctest.
+// network connects the members of a test by pipes. All goroutines run in one synctest bubble.
 type network struct {
 	t    testing.TB
 	opts Options // of each member; Addr and Connect are the network's
 
-	rate atomic.Int64 // bytes that each connection carries in a second; 0: any
+	rate atomic.Int64 // bytes that each connection carries in a second; 0: no limit
 
 	mu      sync.Mutex
 	members map[string]*Member
@@ -32,11 +32,11 @@ type network struct {
 type link struct {
 	net.Conn
 	ends [2]string
-	rate *atomic.Int64 // the network's
+	rate *atomic.Int64 // the rate of the network
 	sent atomic.Int64
 }
 
-// Write takes as long as the network's rate says.
+// Write takes as long as the network's rate requires.
 func (l *link) Write(b []byte) (int, error) {
 	l.sent.Add(int64(len(b)))
 	if rate := l.rate.Load(); rate > 0 {
@@ -79,7 +79,7 @@ func (n *network) start(addr string) *Member {
 	return m
 }
 
-// storedBy returns what Options.Store of the member at addr has got last.
+// storedBy returns the latest data for Options.Store of the member at addr.
 func (n *network) storedBy(addr string) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,10 +109,10 @@ func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {
 	return l, nil
 }
 
-// Close closes the end. The other one notices.
+// Close closes this end of the pipe. The other end notices.
 func (l *link) Close() error { return l.Conn.Close() }
 
-// kill ends a member as a crash would. It returns what Options.Store had got last.
+// kill ends a member as a crash would. It returns the latest data for the member's Options.Store.
 func (n *network) kill(addr string) (stored []byte) {
 	n.t.Helper()
 	n.mu.Lock()
@@ -127,7 +127,7 @@ func (n *network) kill(addr string) (stored []byte) {
 	return stored
 }
 
-// isolate cuts a member off from all others and from these clients. heal ends that.
+// isolate cuts a member off from all other members and from these clients. heal ends the cut.
 func (n *network) isolate(addr string, clients ...string) (heal func()) {
 	n.mu.Lock()
 	cuts := make([][2]string, 0, len(n.members)+len(clients))
@@ -141,7 +141,7 @@ func (n *network) isolate(addr string, clients ...string) (heal func()) {
 	return n.part(cuts...)
 }
 
-// part cuts the paths between the two ends of each pair, whose members may start later. heal ends that.
+// part cuts the paths between the two ends of each pair, whose members may start later. heal ends the cuts.
 func (n *network) part(cuts ...[2]string) (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -217,7 +217,7 @@ func (n *network) grow(addrs []string, clients ...*coord.Client) []string {
 	return addrs
 }
 
-// awaitSpare waits until any one voter may be lost.
+// awaitSpare waits until the group survives the loss of any one voter.
 func (n *network) awaitSpare() {
 	n.t.Helper()
 	n.await("three voters", func() bool { return n.members[n.leader()].Status().SurvivesLoss })
@@ -262,7 +262,7 @@ func (n *network) leader() string {
 	return leader
 }
 
-// client returns a client with a session. It knows these addresses, of which at least one must lead to the group.
+// client returns a client with a session. It knows these addresses. At least one of them must lead to the group.
 func (n *network) client(name string, ttl time.Duration, addrs ...string) *coord.Client {
 	n.t.Helper()
 	opts := n.opts.Dial

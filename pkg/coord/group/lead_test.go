@@ -12,8 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// foundLed founds a group of three, which member0 leads. Each server of a member that begins to lead comes through the
-// channel.
+// foundLed founds a group of three, led by member0. The channel gets each server whose member begins to lead.
 func foundLed(t *testing.T) (*network, <-chan *coord.Server) {
 	t.Helper()
 	led := make(chan *coord.Server, 1000)
@@ -25,7 +24,7 @@ func foundLed(t *testing.T) (*network, <-chan *coord.Server) {
 	return n, led
 }
 
-// hold makes the replicas of these members stand still until release is called.
+// hold stops the replicas of these members until release is called.
 func (n *network) hold(addrs ...string) (release func()) {
 	n.t.Helper()
 	released := make(chan struct{})
@@ -35,8 +34,8 @@ func (n *network) hold(addrs ...string) (release func()) {
 	return func() { close(released) }
 }
 
-// TestServerFails ends the server while a write of it is on its way, in a term that goes on. The next server must have
-// what the first one acknowledges, and nothing may come later.
+// TestServerFails ends a server while one of its writes is on its way, in a term that continues. The next server must
+// have every write that the first one acknowledges. No write may come later.
 func TestServerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, led := foundLed(t)
@@ -73,7 +72,7 @@ func TestServerFails(t *testing.T) {
 	})
 }
 
-// TestServerIsClosed closes the server of a member that leads: it serves again.
+// TestServerIsClosed closes the server of a member that leads. The member serves again.
 func TestServerIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, led := foundLed(t)
@@ -91,8 +90,8 @@ func TestServerIsClosed(t *testing.T) {
 	})
 }
 
-// TestWriteDuringTransfer writes while the leadership is handed to a member that does not take it. The write waits for
-// the end of that.
+// TestWriteDuringTransfer writes while the leadership is handed to a member that does not take it. The write waits
+// until the transfer has ended.
 func TestWriteDuringTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, led := foundLed(t)
@@ -160,8 +159,8 @@ func TestLargeWrites(t *testing.T) {
 	})
 }
 
-// loadSlowly delays the servers of these members: each has loaded its contents when it receives from the channel that
-// loading gets.
+// loadSlowly delays the servers of these members. Each load sends a channel on loading, and waits until it receives
+// from that channel.
 func (n *network) loadSlowly(addrs ...string) (loading <-chan chan<- struct{}) {
 	n.t.Helper()
 	loads := make(chan chan<- struct{}, 1000)
@@ -179,7 +178,7 @@ func (n *network) loadSlowly(addrs ...string) (loading <-chan chan<- struct{}) {
 	return loads
 }
 
-// TestSlowLoad checks that a new leader which needs time to load the contents leads on meanwhile.
+// TestSlowLoad checks that a new leader that needs time to load the contents continues to lead meanwhile.
 func TestSlowLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{Voters: 5})
@@ -203,7 +202,7 @@ func TestSlowLoad(t *testing.T) {
 	})
 }
 
-// TestLateLoad checks that a server which has loaded the contents too late never serves.
+// TestLateLoad checks that a server that has loaded the contents too late never serves.
 func TestLateLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, led := foundLed(t)

@@ -43,7 +43,7 @@ var registers = porcupine.Model{
 
 const keys = 2
 
-// history is what the clients of a test have seen.
+// history records the operations that the clients of a test have seen.
 type history struct {
 	began time.Time
 
@@ -51,7 +51,7 @@ type history struct {
 	ops []porcupine.Operation
 }
 
-// never is the time at which an operation of unknown outcome has returned.
+// never is the return time of an operation whose outcome is unknown.
 const never = time.Duration(1 << 62)
 
 func (h *history) add(client int, c call, output any, from, to time.Duration) {
@@ -105,8 +105,8 @@ func read(ctx context.Context, c coord.Store, key string) (value string, ok bool
 	return value, errors.Is(err, enough)
 }
 
-// TestLinearizable lets clients read and write while members are killed, leave, stand still and are cut off from the
-// others, and servers end, and checks that the results are those of one store.
+// TestLinearizable lets clients read and write while members are killed, leave, stop for a while and are cut off, and
+// while servers end. It checks that the results are those of one store.
 func TestLinearizable(t *testing.T) {
 	seeds := testenv.Repeat(t, 2, 500)
 	if testenv.Race { // make soak has all seeds without the race detector
@@ -139,7 +139,7 @@ func checkLinearizable(t *testing.T, seed uint64) {
 	}
 	for ctx.Err() == nil {
 		time.Sleep(time.Second + time.Duration(random.IntN(3000))*time.Millisecond) //nolint:forbidigo // the bubble's time
-		// A member more than there are voters, so that one takes the place of another that is lost.
+		// There is one member more than voters, so that it can replace a lost voter.
 		addrs = n.grow(addrs, clients...)
 		n.awaitSpare()
 		victim := n.leader()
@@ -147,7 +147,7 @@ func checkLinearizable(t *testing.T, seed uint64) {
 			victim = voters[random.IntN(len(voters))]
 		}
 		if n.members[victim] == nil {
-			continue // the leader has not noticed yet that it is gone
+			continue // the victim is gone, and the leader has not noticed yet
 		}
 		switch random.IntN(5) {
 		case 0:
@@ -158,15 +158,15 @@ func checkLinearizable(t *testing.T, seed uint64) {
 			}
 			n.kill(victim)
 		case 2:
-			reach := []string{"client0", "client1", "client2"}[:random.IntN(4)] // these cannot reach it either
+			reach := []string{"client0", "client1", "client2"}[:random.IntN(4)] // these clients cannot reach the victim either
 			heal := n.isolate(victim, reach...)
 			time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond) //nolint:forbidigo // the bubble's time
 			heal()
-		case 3: // its replica stands still, not its server
+		case 3: // the victim's replica stops, not its server
 			pause := time.Duration(random.IntN(5000)) * time.Millisecond
 			n.members[victim].call(func() { time.Sleep(pause) }) //nolint:forbidigo // the bubble's time
 			time.Sleep(pause)                                    //nolint:forbidigo // the bubble's time
-		case 4: // its server ends, not its term, while writes are on their way to the others
+		case 4: // the victim's server ends, not its term, while writes are on their way to the others
 			n.failServer(victim, random)
 		}
 	}
@@ -181,7 +181,7 @@ func checkLinearizable(t *testing.T, seed uint64) {
 	}
 }
 
-// failServer ends the server of a member that leads while the others' replicas stand still for a moment.
+// failServer ends the server of a member that leads while the other replicas stop for a moment.
 func (n *network) failServer(addr string, random *rand.Rand) {
 	n.t.Helper()
 	var others []string

@@ -54,8 +54,8 @@ func closeClient(t *testing.T, c *coord.Client) {
 	}
 }
 
-// TestLeaderIsKilled kills the member that leads, again and again, and starts another one each time. The client keeps
-// its session and every commit that it knows of.
+// TestLeaderIsKilled kills the member that leads, again and again, and starts another member each time. The client
+// keeps its session and every acknowledged commit.
 func TestLeaderIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -84,8 +84,8 @@ func TestLeaderIsKilled(t *testing.T) {
 	})
 }
 
-// TestDeposedLeader cuts the leader off from the others, but not from one of its clients. It must answer nothing that
-// the others may contradict.
+// TestDeposedLeader cuts the leader off from the others, but not from one of its clients. The leader must give no
+// answer that the others may contradict.
 func TestDeposedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -95,7 +95,7 @@ func TestDeposedLeader(t *testing.T) {
 		put(t, stale, "key", "old")
 		deposed := n.leader()
 		heal := n.isolate(deposed, "other")
-		// They ask when nobody has been deposed yet.
+		// The clients ask before any leader has been deposed.
 		bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		results := make(chan error, 3)
@@ -133,7 +133,7 @@ func TestDeposedLeader(t *testing.T) {
 	})
 }
 
-// TestLeave replaces every member, one after the other: each leaves, and another one is started.
+// TestLeave replaces every member, one after the other: one member leaves, and another one starts.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -165,7 +165,8 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// TestTwoMembers checks that a group of two has one voter, whose loss the other cannot survive, but which can leave.
+// TestTwoMembers checks that a group of two has one voter. The other member cannot survive its loss, but the voter can
+// leave.
 func TestTwoMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -248,8 +249,8 @@ func TestFormerTerm(t *testing.T) {
 	})
 }
 
-// TestFiveVoters loses the leader and another of five voters at once, then, of the three that are left, the leader. The
-// group falls back to one voter.
+// TestFiveVoters loses the leader and another of five voters at once. Then it loses the leader of the three remaining
+// voters. The group falls back to one voter.
 func TestFiveVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{Voters: 5})

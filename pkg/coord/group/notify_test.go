@@ -13,8 +13,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// TestNotify passes on what a member, and a process that has left its own group for another one, know of that group.
-// Its leader does not know the address.
+// TestNotify calls Notify of members, and of a process that refers clients to their group. The group's leader does not
+// know the notified address.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -43,8 +43,8 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// TestWait checks what clients find at a process that waits for others to found a group: nothing to follow, and nothing
-// of the kind once the process knows a group.
+// TestWait checks the answer of a process that waits for others to found a group. Clients find no address to follow.
+// Once the process knows a group, it no longer says that it waits.
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changes records what Options.OnChange gets.
+// changes records the arguments of Options.OnChange.
 type changes struct {
 	mu  sync.Mutex
 	all []Status
@@ -63,8 +63,8 @@ func TestOnChange(t *testing.T) {
 	})
 }
 
-// TestOnChangeOfGroup checks, while members join, are killed and leave, that each call has a new state, that the latest
-// one is Status's, and that nothing is called while nothing changes.
+// TestOnChangeOfGroup checks OnChange while members join, are killed and leave. Each call has a new state, and the
+// latest state is that of Status. While nothing changes, OnChange is not called.
 func TestOnChangeOfGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

@@ -34,8 +34,8 @@ func during(d time.Duration, check func()) {
 	}
 }
 
-// TestVotersApart founds a group of three of which two do not reach each other. They vote, as nobody else can, but the
-// leader does not promise that it may be lost, and says why.
+// TestVotersApart founds a group of three in which two members do not reach each other. They vote, because no other
+// process can. But the leader does not report that the group survives its loss, and says why.
 func TestVotersApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -51,8 +51,8 @@ func TestVotersApart(t *testing.T) {
 	})
 }
 
-// TestApartIsReplaced has a fourth member take the place of a voter that does not reach another one. Then the leader
-// may be lost.
+// TestApartIsReplaced starts a fourth member, which replaces a voter that does not reach another one. Then the group
+// survives the loss of the leader.
 func TestApartIsReplaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first string
@@ -83,8 +83,8 @@ func TestApartIsReplaced(t *testing.T) {
 	}
 }
 
-// TestAllApart founds a group of four of which only the leader reaches the others. It tries them all and then keeps
-// three of them.
+// TestAllApart founds a group of four in which only the leader reaches the others. The leader tries them all and then
+// keeps three members.
 func TestAllApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -120,15 +120,15 @@ func TestPathIsCut(t *testing.T) {
 	})
 }
 
-// TestPathToLost kills a voter of a group whose voters reach each other. Nobody says that there is no path to it, and
-// the others keep their places.
+// TestPathToLost kills a voter of a group whose voters reach each other. No status reports a missing path to it, and
+// the other voters stay.
 func TestPathToLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1", "member1:1", "member2:1")
 		leader := n.members["member0:1"]
 		checked := make(chan bool)
-		leader.call(func() { // the next check finds the lost one
+		leader.call(func() { // the next check finds the lost voter
 			leader.manager.paths.latest.began = leader.manager.now - recheckTicks + 2
 			close(checked)
 		})

@@ -11,8 +11,8 @@ import (
 // noPath is a reason in tests.
 const noPath = "no route"
 
-// missing returns what a leader knows when each of these voters has said at two moments which of the others it reaches.
-// The pairs, from and to, are those that it does not reach.
+// missing returns a leader's record after each of these voters has reported, at two moments, which other voters it
+// reaches. In each pair the first voter does not reach the second.
 func missing(voters []replica.ID, first, second int, pairs ...[2]replica.ID) *paths {
 	p := &paths{}
 	p.begin(first, voters)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection on which nothing is acknowledged is given up. Otherwise a member that was cut off for a minute might get
-// no frame for another minute.
+// A member gives up a connection on which nothing is acknowledged. Otherwise a member that was cut off for a minute
+// might get no frame for another minute.
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

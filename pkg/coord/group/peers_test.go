@@ -65,7 +65,7 @@ func foreignHeartbeat(t *testing.T) replica.Message {
 	return messages[0]
 }
 
-// TestRefusedMessage sends a member a message that contradicts its log. It ends the connection.
+// TestRefusedMessage sends a member a message that contradicts its log. The member ends the connection.
 func TestRefusedMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -96,7 +96,7 @@ func TestRefusedMessage(t *testing.T) {
 	})
 }
 
-// TestSent checks when it is known of a frame that it was sent, or lost.
+// TestSent checks when the channel of send reports that a frame was sent or lost.
 func TestSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -109,7 +109,7 @@ func TestSent(t *testing.T) {
 			inLoop(m, func() { sent = m.send(addr, frame{kind: frameAnnounce}) })
 			return sent
 		}
-		for range 2 { // with a new connection, and with one that there is
+		for range 2 { // first with a new connection, then with the existing one
 			began := time.Now()
 			soon(t, send("other:1"), "the frame")
 			if took := time.Since(began); took > 0 {
@@ -129,7 +129,7 @@ func TestSent(t *testing.T) {
 		for range maxQueued {
 			send("silent:1")
 		}
-		soon(t, send("silent:1"), "the loss of the frame") // there is no room for it
+		soon(t, send("silent:1"), "the loss of the frame") // the queue has no room for it
 		select {
 		case <-first:
 			t.Error("a frame that waits for a connection counts as sent")
@@ -138,8 +138,8 @@ func TestSent(t *testing.T) {
 	})
 }
 
-// TestNextProcess sends a frame to a process that follows another one at its address. The frame arrives, although the
-// connection to the former process has ended without a word.
+// TestNextProcess sends a frame to a new process at the address of a former one. The frame arrives, although the
+// connection to the former process ended silently.
 func TestNextProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

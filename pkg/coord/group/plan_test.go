@@ -117,7 +117,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// world is a group as plan changes it. One member leads at a time.
+// world is a group that the steps of plan change. One member leads at a time.
 type world struct {
 	view
 	highest replica.ID
@@ -214,8 +214,8 @@ func (w *world) happen(random *rand.Rand) {
 	}
 }
 
-// TestPlanInRandomWorlds checks what plan does in worlds that change, and that it comes to rest in each of them, with
-// as many voters as are possible.
+// TestPlanInRandomWorlds checks the steps of plan in worlds that change. In each world plan must stop with as many
+// voters as possible.
 func TestPlanInRandomWorlds(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -228,7 +228,7 @@ func TestPlanInRandomWorlds(t *testing.T) {
 			}
 		}
 		for steps := 0; ; steps++ {
-			for i := range w.learners { // all that were asked join
+			for i := range w.learners { // every process that was asked joins
 				w.learners[i].current = true
 			}
 			next := plan(w.view)

@@ -36,7 +36,7 @@ func TestAdmit(t *testing.T) {
 	admit(frameRaft, maxMessage+1, true)
 }
 
-// TestFramesMustKeepComing checks that a frame may be awaited for any time, but not the rest of one.
+// TestFramesMustKeepComing checks that a reader waits for a frame without limit, but not for the rest of a frame.
 func TestFramesMustKeepComing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()

@@ -9,9 +9,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// joinSlowly founds a group with 3 MiB of contents, and starts another member at a network on which those take 12
-// seconds. It kills a voter, whose place the new member takes, and calls meanwhile when a quarter of the snapshot has
-// been sent. It returns how many bytes the new member was sent and how long it took.
+// joinSlowly founds a group with 3 MiB of contents, and starts another member on a network that needs 12 seconds to
+// carry them. It kills a voter, which the new member replaces, and calls meanwhile when a quarter of the snapshot has
+// been sent. It returns how many bytes were sent to the new member and how long that took.
 func joinSlowly(t *testing.T, meanwhile func(*network)) (sent int64, took time.Duration) {
 	t.Helper()
 	n := newNetwork(t, Options{})
@@ -25,7 +25,7 @@ func joinSlowly(t *testing.T, meanwhile func(*network)) (sent int64, took time.D
 		}
 	}
 	closeClient(t, c)
-	synctest.Wait() // all followers have it
+	synctest.Wait() // all followers have the contents
 	n.rate.Store(256 << 10)
 	began := time.Now()
 	n.kill("member2:1")
@@ -50,8 +50,8 @@ func (n *network) sentTo(addr string) (sent int64) {
 	return sent
 }
 
-// TestSlowSnapshot checks that a new member joins although its snapshot takes longer than it may be silent, and longer
-// than a snapshot may be unacknowledged.
+// TestSlowSnapshot checks that a new member joins although its snapshot takes longer than a member may be silent, and
+// longer than a snapshot may stay unacknowledged.
 func TestSlowSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent, took := joinSlowly(t, func(*network) {})
@@ -61,7 +61,7 @@ func TestSlowSnapshot(t *testing.T) {
 	})
 }
 
-// TestBrokenSnapshot breaks the connections to a new member while it gets a snapshot. It gets another one soon.
+// TestBrokenSnapshot breaks the connections to a new member while it receives a snapshot. It soon receives another one.
 func TestBrokenSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, took := joinSlowly(t, func(n *network) {

@@ -22,8 +22,8 @@ func (n *network) takeOver(addr string, stored []byte) error {
 	return TakeOver(ctx, opts, stored, func() error { return nil })
 }
 
-// foundTwo starts a group with one voter, member0:1, and a learner, member1:1, and waits until the learner has
-// everything.
+// foundTwo starts a group with one voter, member0:1, and a learner, member1:1. It waits until the learner has every
+// entry.
 func (n *network) foundTwo() {
 	n.t.Helper()
 	for _, addr := range []string{"member0:1", "member1:1"} {
@@ -35,7 +35,7 @@ func (n *network) foundTwo() {
 	n.awaitLearner("member0:1", "member1:1")
 }
 
-// awaitLearner waits until the member at learner has what the one at leader has, and is a learner.
+// awaitLearner waits until the member at learner is a learner with every entry of the member at leader.
 func (n *network) awaitLearner(leader, learner string) {
 	n.t.Helper()
 	n.await("a learner that has everything", func() bool {
@@ -54,7 +54,7 @@ func (n *network) awaitLearner(leader, learner string) {
 	})
 }
 
-// TestTakeOver kills the only voter again and again. Each time the learner takes over, with all that was acknowledged.
+// TestTakeOver kills the only voter again and again. Each time the learner takes over with every acknowledged entry.
 func TestTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -139,7 +139,7 @@ func TestTakeOverLate(t *testing.T) {
 	})
 }
 
-// TestTakeOverBefore checks what TakeOver does if it may not ask, or reaches nobody.
+// TestTakeOverBefore checks TakeOver when before forbids the request, and when nobody is reached.
 func TestTakeOverBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
@@ -164,8 +164,8 @@ func TestTakeOverBefore(t *testing.T) {
 	})
 }
 
-// TestNextProcessIsHeir restarts a learner at its address, sometimes after its leader has learned of it: soon the new
-// process can take over.
+// TestNextProcessIsHeir restarts a learner at its address, sometimes after its leader has noticed its loss. Soon the
+// new process can take over.
 func TestNextProcessIsHeir(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestNextProcessIsHeir(t *testing.T) {
 	}
 }
 
-// TestStored checks that nothing is stored while others vote too, and after a member has left its group.
+// TestStored checks that no data is stored while others vote too, and after a member has left its group.
 func TestStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})

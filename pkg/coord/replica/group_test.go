@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// group is a few replicas and a network between them that loses nothing, unless drop says so.
+// group is a few replicas and a network between them that loses no message, except those that drop selects.
 type group struct {
 	t        testing.TB
 	replicas map[ID]*Replica
@@ -155,7 +155,7 @@ func (g *group) leader() *Replica {
 	return leader
 }
 
-// elect has a replica campaign once the others have heard from no leader for long enough.
+// elect makes a replica campaign once the others have heard from no leader for long enough.
 func (g *group) elect(id ID) {
 	g.t.Helper()
 	g.tick(10)
@@ -176,7 +176,7 @@ func (g *group) isolate(id ID) {
 
 func (g *group) heal() { g.drop = func(Message) bool { return false } }
 
-// holdSnapshots keeps snapshots from their receivers, until heal, and collects them.
+// holdSnapshots collects snapshots instead of delivering them, until heal.
 func (g *group) holdSnapshots() *[]Message {
 	held := new([]Message)
 	g.drop = func(m Message) bool {

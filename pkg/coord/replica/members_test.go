@@ -43,7 +43,7 @@ func TestChangeErrors(t *testing.T) {
 	}
 }
 
-// An id that was a member is never one again, on any replica.
+// The id of a former member is never used again, on any replica.
 func TestIDsAreNotReused(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	g.add(Config{ID: 9})
@@ -61,14 +61,14 @@ func TestIDsAreNotReused(t *testing.T) {
 		}
 	}
 	check()
-	if err := g.leader().TransferTo(9); err != nil { // it has got the highest id from a snapshot
+	if err := g.leader().TransferTo(9); err != nil { // replica 9 has got the highest id from a snapshot
 		t.Fatal(err)
 	}
 	g.run()
 	check()
 }
 
-// During a change, decisions need a majority of the old voters and one of the new.
+// During a change, decisions need a majority of the old voters and a majority of the new voters.
 func TestChangeIsJoint(t *testing.T) {
 	for name, missing := range map[string][]ID{"old": {2, 3}, "new": {4, 5}} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,8 @@ func TestChangeIsJoint(t *testing.T) {
 	}
 }
 
-// A leader that a change removes answers nothing after the change, also while raft leads on until the others know.
+// A removed leader answers no request after the change, even while raft continues to lead until the others know of the
+// change.
 func TestLeaderIsRemoved(t *testing.T) {
 	for name, learners := range map[string][]ID{"removed": nil, "made a learner": {1}} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +157,8 @@ func (g *group) untilRemoved(r *Replica) {
 	}
 }
 
-// A leader that was removed is a voter for raft until the voters have applied the change, so that the others do not
-// depend on one that is gone. It does not wait for those that are silent, but for a majority.
+// For raft, a removed leader is a voter until the voters have applied the change. Otherwise the others could depend on
+// a voter that is gone. The leader does not wait for silent voters, but for a majority.
 func TestDismissal(t *testing.T) {
 	start := func(t *testing.T) (*group, *Replica) {
 		t.Helper()
@@ -246,7 +247,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// A Confirm that waits for voters that a change removes is confirmed by those that remain.
+// A Confirm can wait for voters that a change removes. Then the remaining voters confirm it.
 func TestConfirmDuringChange(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	r := g.leader()
@@ -283,7 +284,7 @@ func TestBehind(t *testing.T) {
 	if got := r.Behind(3); got != nil {
 		t.Errorf("behind after it has answered: %v", got)
 	}
-	// A voter that answers and never gets entries is behind, too.
+	// A voter that answers but never receives entries is behind, too.
 	g.drop = func(m Message) bool { return m.To() == 3 && m.raft.GetType() == pb.MsgApp }
 	g.write(r, "k", "v")
 	g.tick(21)
@@ -295,8 +296,8 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// A voter that the leader cannot reach asks the others for their votes again and again. That is no sign of life: it
-// gets no entries.
+// A voter that the leader cannot reach asks the others for their votes again and again. Its requests are no sign of
+// life: the voter receives no entries.
 func TestBehindOneWay(t *testing.T) {
 	g := newGroupOf(t, 2, Config{})
 	r := g.leader()
@@ -321,7 +322,7 @@ func TestBehindOneWay(t *testing.T) {
 	}
 }
 
-// The loss of any voter is survived only once each has applied the latest change.
+// The group survives the loss of any voter only once each voter has applied the latest change.
 func TestSurvivesLoss(t *testing.T) {
 	g := newGroup(t)
 	r := g.leader()

@@ -33,7 +33,7 @@ func peerState(t testing.TB, state string) *Replica {
 	}
 }
 
-// invalid has messages that a replica refuses. Raft itself panics for most of them.
+// invalid returns messages that a replica refuses. Raft itself panics for most of them.
 func invalid() map[string]struct {
 	to     string
 	m      *pb.Message
@@ -107,7 +107,7 @@ func invalid() map[string]struct {
 	}
 }
 
-// addressed completes a message of invalid for a replica.
+// addressed completes a message of invalid so that it is for r.
 func addressed(m *pb.Message, r *Replica) *pb.Message {
 	m = proto.Clone(m).(*pb.Message)
 	if m.From == nil {
@@ -137,7 +137,7 @@ func TestStepRefuses(t *testing.T) {
 	}
 }
 
-// The checks for which raft would panic are needed: if raft stops to panic, they can go.
+// The checks are needed only because raft panics. If raft no longer panics, they can go.
 func TestRaftPanics(t *testing.T) {
 	for name, tt := range invalid() {
 		if !tt.panics {
@@ -159,7 +159,7 @@ func TestRaftPanics(t *testing.T) {
 	}
 }
 
-// What raft drops silently, such as late answers of former members, is no error.
+// A message that raft drops silently is no error, for example a late answer of a former member.
 func TestStepAccepts(t *testing.T) {
 	r := peerState(t, "leader")
 	for name, m := range map[string]*pb.Message{
@@ -230,7 +230,7 @@ func TestEdits(t *testing.T) {
 			cut++
 		}
 	}
-	if cut != len(edits) { // the empty one and those that end between two edits
+	if cut != len(edits) { // valid are the empty beginning and those that end between two edits
 		t.Errorf("%d of %d beginnings are valid", cut, len(data))
 	}
 	for _, data := range [][]byte{{3, 0, 0}, {kindPut, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}} {
@@ -240,7 +240,7 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// A value does not keep the whole entry that it came with in memory.
+// A value does not keep the whole entry that contained it in memory.
 func TestValuesAreCopies(t *testing.T) {
 	m := newMachine()
 	data := appendEdits(nil, slices.Values([]Edit{{"b", "first", []byte("v")}, {"b", "second", []byte("v")}}))
@@ -276,7 +276,7 @@ func TestSnapshotHasEverything(t *testing.T) {
 	}
 }
 
-// A snapshot has the contents of its index, also if the replica goes on before the message is encoded.
+// A snapshot has the contents of its index, even if the replica applies further entries before the message is encoded.
 func TestSnapshotIsFrozen(t *testing.T) {
 	g := newGroup(t)
 	r := g.leader()
@@ -307,7 +307,8 @@ func TestSnapshotIsFrozen(t *testing.T) {
 	}
 }
 
-// FuzzPeer gives a peer's bytes to replicas in each state: none panics, and what Decode takes Encode writes.
+// FuzzPeer gives a peer's bytes to replicas in each state. No replica panics, and Encode reproduces every message that
+// Decode accepts.
 func FuzzPeer(f *testing.F) {
 	g := newGroupOf(f, 3, Config{MaxLog: 500})
 	for i := range 8 {

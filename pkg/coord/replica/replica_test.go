@@ -46,7 +46,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// The contents and the promise of a write survive the loss of the leader.
+// The contents and the effect of a write survive the loss of the leader.
 func TestLeaderIsLost(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	r := g.leader()
@@ -71,13 +71,13 @@ func TestLeaderIsLost(t *testing.T) {
 	}
 }
 
-// Voters that learn of the end of the leader's process elect another one at once. The next one in turn does if that one
-// cannot, and who learns of it alone waits for the others.
+// Voters that learn of the end of the leader's process elect another leader at once. If the first voter in turn cannot
+// lead, the next one does. A voter that alone learns of the end waits for the others.
 func TestLeaderEnded(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		learn  []ID
-		gone   []ID // with the leader
+		gone   []ID // voters that end with the leader
 		leader ID
 		within int
 	}{
@@ -93,7 +93,7 @@ func TestLeaderEnded(t *testing.T) {
 			for range 3 {
 				g.replicas[1].Tick()
 			}
-			late := g.replicas[1].Output().Messages // its heartbeats, on their way when it ends
+			late := g.replicas[1].Output().Messages // heartbeats that are on their way when the leader ends
 			for _, id := range append(tt.gone, 1) {
 				g.kill(id)
 			}
@@ -123,7 +123,7 @@ func TestLeaderEnded(t *testing.T) {
 	}
 }
 
-// A leader whose end was a mistake follows the next one.
+// A leader whose end was reported by mistake follows the next leader.
 func TestLeaderEndedByMistake(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	for _, id := range []ID{2, 3} {
@@ -133,14 +133,14 @@ func TestLeaderEndedByMistake(t *testing.T) {
 	if r := g.leader(); r.id != 2 {
 		t.Errorf("%d leads", r.id)
 	}
-	g.replicas[1].LeaderEnded(3) // which does not lead
+	g.replicas[1].LeaderEnded(3) // replica 3 does not lead
 	g.tick(30)
 	if r := g.leader(); r.id != 2 {
 		t.Errorf("%d leads later", r.id)
 	}
 }
 
-// A candidate waits as long for votes as for the promises of votes: the promises may come late.
+// A candidate waits as long for votes as for pre-votes, because the pre-votes may come late.
 func TestCandidateWaits(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	g.kill(1)
@@ -165,7 +165,7 @@ func TestCandidateWaits(t *testing.T) {
 	}
 }
 
-// A follower campaigns after exactly as many ticks as its caller says, and draws again after each campaign.
+// A follower campaigns after exactly the returned number of ticks, and asks for a new number after each campaign.
 func TestElectionTimeout(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	timeouts := []int{205, 25, 3, never} // 3 counts as ElectionTicks
@@ -192,7 +192,7 @@ func TestElectionTimeout(t *testing.T) {
 	}
 }
 
-// Nobody votes while there is a leader, and everybody does ElectionTicks after the leader's last message.
+// Nobody votes while there is a leader. Everybody votes ElectionTicks after the leader's last message.
 func TestVotesOnlyWithoutLeader(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	g.tick(30)
@@ -227,7 +227,7 @@ func TestDeposedLeader(t *testing.T) {
 	}
 	g.pending(old, write)
 	g.pending(old, confirm)
-	g.tick(25) // it steps down, because no majority answers
+	g.tick(25) // the old leader steps down, because no majority answers
 	if g.roles[1].Leading || g.roles[1].Leader != 0 {
 		t.Errorf("%+v", g.roles[1])
 	}
@@ -280,7 +280,7 @@ func TestLeadsWithAllWrites(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	g.tick(1)
 	r := g.leader()
-	g.drop = func(m Message) bool { return m.To() == 1 } // the others have the write and do not know that it is committed
+	g.drop = func(m Message) bool { return m.To() == 1 } // the others have the write but do not know that it is committed
 	g.write(r, "k", "v")
 	g.run()
 	g.kill(1)
@@ -356,7 +356,7 @@ func TestWriteLimits(t *testing.T) {
 	}
 }
 
-// A follower that acknowledges nothing does not get ever more entries.
+// A follower that acknowledges nothing does not receive ever more entries.
 func TestInflightIsBounded(t *testing.T) {
 	g := newGroupOf(t, 3, Config{})
 	r := g.leader()
@@ -427,7 +427,7 @@ func snapshots(sent []Message) (n int) {
 // acknowledges reports whether a follower acknowledges entries or a snapshot.
 func acknowledges(m Message) bool { return m.raft.GetType() == pb.MsgAppResp && !m.raft.GetReject() }
 
-// A snapshot that is lost is sent again, and one whose acknowledgment is lost is not.
+// The leader repeats a lost snapshot, but not a snapshot whose acknowledgment was lost.
 func TestLostSnapshot(t *testing.T) {
 	for name, tt := range map[string]struct {
 		drop   func(Message) bool

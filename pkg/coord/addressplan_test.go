@@ -86,7 +86,7 @@ func TestPlanForward(t *testing.T) {
 	p.expect(t, 2*leastDelay+planPause, "a") // now again
 }
 
-// TestPlanReserve has the address of a suspected connection keep its time.
+// TestPlanReserve checks that the address of a suspected connection is tried at its own time.
 func TestPlanReserve(t *testing.T) {
 	p := newPlanTest("a")
 	p.list = append(p.list, &plannedAddress{addr: "same", due: p.start.Add(time.Second), reserve: true})
@@ -188,14 +188,14 @@ func TestPlanExpects(t *testing.T) {
 	p.expect(t, 0, "a")
 	p.failed("a", ErrUnavailable, nil, p.now, planPause)
 	p.addressPlan.expect("a", p.now, p.start.Add(2*leastDelay))
-	p.expect(t, leastDelay, "a") // not at once: the last attempt has just ended
+	p.expect(t, leastDelay, "a") // not immediately: the last attempt has just ended
 	p.failed("a", namedBy("a"), nil, p.now, planPause)
 	p.expect(t, 2*leastDelay, "a")
 	p.failed("a", ErrUnavailable, nil, p.now, planPause)
-	p.expect(t, 2*leastDelay+planPause, "a") // nobody expects it any more
+	p.expect(t, 2*leastDelay+planPause, "a") // the store is no longer expected there
 	p.addressPlan.expect("b", p.now, p.now.Add(time.Second))
 	p.addressPlan.expect("", p.now, p.now.Add(time.Second))
-	p.addressPlan.expect("c", p.now, p.now) // that was too long ago
+	p.addressPlan.expect("c", p.now, p.now) // the expectation has already ended
 	p.expect(t, 2*leastDelay+planPause, "b")
 	if p.find("c") != nil || p.find("") != nil {
 		t.Error("an address was added")

@@ -25,7 +25,7 @@ func (k *slowKeeper) Write(edits []Edit) error {
 	return k.sharedKeeper.Write(edits)
 }
 
-// TestSharedBacklog lets many commits wait for a slow keeper. It gets them in writes of a few MiB each.
+// TestSharedBacklog lets many commits wait for a slow keeper. The keeper gets them in writes of a few MiB each.
 func TestSharedBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fill puts keys of that size until the store returns an error. It returns the number of keys and the error.
+// fill puts keys of the given size until the store returns an error. It returns the number of keys and the error.
 func fill(t *testing.T, s Store, prefix string, op Op, size int) (n int, err error) {
 	t.Helper()
 	for ; n < 100_000; n++ {
@@ -231,8 +231,8 @@ func TestIncompleteRequest(t *testing.T) {
 	})
 }
 
-// TestResumeInAFullStore checks that an agent can resume its session and watches in a full store, and that a client
-// with too many watches is told why it gets no more.
+// TestResumeInAFullStore checks that an agent can resume its session and watches in a full store. A client with too
+// many watches is told why it gets no more.
 func TestResumeInAFullStore(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{MaxMemory: 4 << 20})
 	if s := NewServer(ServerOptions{}); s.core.budget.limit != 512<<20 {
@@ -294,7 +294,7 @@ func TestWatchesOfASession(t *testing.T) {
 	nc, in := dialRaw(t, addr)
 	for n := range int64(maxWatches) {
 		nc.Write(appendNumbered(nil, kindWatch, n, "k"))
-		nc.Write(appendNumbered(nil, kindWatch, n, "l")) // replaces the one before
+		nc.Write(appendNumbered(nil, kindWatch, n, "l")) // this watch replaces the one before
 	}
 	nc.Write(appendNumbered(nil, kindKeepAlive, 1))
 	for {

@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/certfiles"
 )
 
-// cutConn sends only the first bytes after cut was set.
+// cutConn sends only the next n bytes after cut was set.
 type cutConn struct {
 	net.Conn
 	cut bool
@@ -29,7 +29,8 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestCostOfCertificates measures what a connection costs a store that asks for a certificate and gets most of one.
+// TestCostOfCertificates measures the cost of a connection for a store that requires a certificate and gets most of
+// one.
 func TestCostOfCertificates(t *testing.T) {
 	ours := testenv.NewAuthority(t, "ours")
 	cert, key := ours.Issue(t, "store")
@@ -70,7 +71,7 @@ func TestCostOfCertificates(t *testing.T) {
 	for range n {
 		open()
 	}
-	await(t, func() bool { return (memory()-before)/n > pendingSize }) // the store has read what has arrived
+	await(t, func() bool { return (memory()-before)/n > pendingSize }) // the store has read all data that arrived
 	each := (memory() - before) / n
 	t.Logf("%d bytes", each)
 	if each > pendingCertificateSize || s.Limits().Pending*int(each) > most/2 {

@@ -50,8 +50,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestCertificates lets agents and stores meet that were given files, or not, of the right or of another CA. Each side
-// that refuses says why in one line, and so does the other.
+// TestCertificates connects agents and stores with and without certificate files, of the right or of another CA. Each
+// side that refuses says why in one line, and so does the other side.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	ours, others := testenv.NewAuthority(t, "ours"), testenv.NewAuthority(t, "others")
@@ -76,7 +76,7 @@ func TestCertificates(t *testing.T) {
 		serverName    string
 		secret        string
 		agentSays     string // empty: it gets a session
-		fatal, passes bool   // whether it is a RefusedError, and whether the agent should try again
+		fatal, passes bool   // whether the error is a RefusedError, and whether the agent should try again
 		storeSays     string // what the store logs; empty: nothing
 	}{
 		{name: "both", store: with(good, ours), agent: with(good, ours)},
@@ -193,7 +193,7 @@ func await(t *testing.T, ok func() bool) {
 	}
 }
 
-// A store and its agents exchange their certificates while they are connected: the CA changes in three steps, as with
+// A store and its agents exchange their certificates while they are connected. The CA changes in three steps, as for
 // any CA. Nobody loses a session.
 func TestCertificatesChange(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestCertificatesChange(t *testing.T) {
 	old.Certificates = site(t, certfiles.Files{Cert: oldCert, Key: oldKey, CA: before.File})
 	for _, step := range []struct {
 		change  func()
-		wantOld string // what an agent gets that has not noticed; empty: a session
+		wantOld string // the error of an agent that has not noticed the change; empty: it gets a session
 	}{
 		{change: func() { change(before, before, after) }},
 		{change: func() { change(after, before, after) }, wantOld: "no authority of the CA's file has signed"},
@@ -243,8 +243,8 @@ func TestCertificatesChange(t *testing.T) {
 	}
 }
 
-// A refusal that anybody could have sent does not end an agent that demands a proof: neither a false store's alert nor
-// its certificate.
+// A refusal that anybody could have sent does not end an agent that requires a proof. Neither a false store's alert nor
+// its certificate ends the agent.
 func TestFalseStoreEndsNobody(t *testing.T) {
 	t.Parallel()
 	ours, others := testenv.NewAuthority(t, "ours"), testenv.NewAuthority(t, "others")
@@ -296,7 +296,7 @@ func TestFalseStoreEndsNobody(t *testing.T) {
 	}
 }
 
-// An agent learns of the store's alert also if its own first write fails because the store has already closed.
+// An agent sees the store's alert even if its own first write fails because the store has already closed.
 func TestAlertAfterFailedWrite(t *testing.T) {
 	t.Parallel()
 	ours := testenv.NewAuthority(t, "ours")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// memberPort is the port of a member of a store's group on this machine: a listener whose connections are handled by
-// what is the member at that time.
+// memberPort is the port of a member of a store's group on this machine: a listener whose present handler handles each
+// new connection.
 type memberPort struct {
 	addr string
 	stop func() // closes the listener
@@ -73,7 +73,7 @@ func (p *memberPort) breakAll() {
 // silence keeps connections open and never answers.
 func silence(net.Conn) {}
 
-// TestGroupOverTCP moves a store among three ports. The client gets its session back although the other members refuse,
+// TestGroupOverTCP moves a store among three ports. The client resumes its session although the other members refuse,
 // are silent, or are gone.
 func TestGroupOverTCP(t *testing.T) {
 	s := NewServer(memberOptions())
@@ -127,7 +127,7 @@ func TestGroupOverTCP(t *testing.T) {
 	}
 }
 
-// TestNamesOfMembers has the group's addresses be names, of which one is unknown.
+// TestNamesOfMembers uses host names as the group's addresses. One of the names is unknown.
 func TestNamesOfMembers(t *testing.T) {
 	s := NewServer(memberOptions())
 	t.Cleanup(func() { _ = s.Close() })
@@ -150,7 +150,7 @@ func TestNamesOfMembers(t *testing.T) {
 	}
 }
 
-// TestResumeIsNotRedirected has somebody without the secret take the address of a store and name another address. The
+// TestResumeIsNotRedirected lets a peer without the secret take the address of a store and name another address. The
 // client neither goes there nor ends.
 func TestResumeIsNotRedirected(t *testing.T) {
 	trap, named := startServer(t, memberOptions())
@@ -185,8 +185,8 @@ func TestResumeIsNotRedirected(t *testing.T) {
 	}
 }
 
-// redirectsWithoutProof returns what a server can answer that wants to send clients to another address and does not
-// know the secret.
+// redirectsWithoutProof returns possible answers of a server that wants to send clients to another address without
+// knowing the secret.
 func redirectsWithoutProof(named string) map[string]func(net.Conn) {
 	why := elsewhereRefusal(named)
 	frame := appendRefusal(nil, why.reason, why.message)
@@ -236,7 +236,7 @@ func TestDialIsNotRedirected(t *testing.T) {
 	}
 }
 
-// TestRedirectOfUnverifiedPeer has a member that DialOptions.Verify does not accept name an address.
+// TestRedirectOfUnverifiedPeer lets a member that DialOptions.Verify rejects name an address.
 func TestRedirectOfUnverifiedPeer(t *testing.T) {
 	serving, at := startServer(t, memberOptions())
 	_, first := startMember(t, always(at))

@@ -85,7 +85,7 @@ func (g *testGroup) dial(t *testing.T, ttl time.Duration, addrs ...string) *Clie
 	return c
 }
 
-// move makes another member serve; empty: none. named says which member names which.
+// move makes another member serve; empty: no member. named maps each member to the address that it names.
 func (g *testGroup) move(to string, named map[string]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,13 +101,13 @@ func (g *testGroup) attempts(addr string) int {
 	return n
 }
 
-// cut holds up all data to and from a member, or ends that.
+// cut stops or resumes all data to and from a member.
 func (g *testGroup) cut(addr string, cut bool) {
 	n := g.networks[addr]
 	n.set(func() { n.cut = cut })
 }
 
-// cutConns holds up all data of the connections to a member for good, but not of new ones.
+// cutConns stops all data of the existing connections to a member for good, but not of new connections.
 func (g *testGroup) cutConns(addr string) (broken *faultyNetwork) {
 	g.cut(addr, true)
 	g.mu.Lock()
@@ -142,7 +142,7 @@ func keepAliveWithin(t *testing.T, c *Client, least, most time.Duration) {
 	}
 }
 
-// TestGroupMoves has another member serve. The client resumes its session there.
+// TestGroupMoves lets another member serve. The client resumes its session there.
 func TestGroupMoves(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -178,7 +178,7 @@ func TestGroupMoves(t *testing.T) {
 				if c.Session() != session || c.Addrs()[0] != "b:1" || c.Addr() != "a:1" || g.serving.Sessions() != 1 {
 					t.Errorf("session %s of %v, %d sessions", c.Session(), c.Addrs(), g.serving.Sessions())
 				}
-				// It begins at the latest member when the connection breaks again.
+				// When the connection breaks again, the search begins at the latest member.
 				g.networks["b:1"].reset()
 				keepAliveWithin(t, c, 0, 0)
 				if one, two := g.attempts("b:1"), g.attempts("a:1"); one != 1 || two != 0 {
@@ -189,7 +189,7 @@ func TestGroupMoves(t *testing.T) {
 	}
 }
 
-// TestGroupElection has no member serve for a while. The client asks all of them, neither rarely nor all the time.
+// TestGroupElection lets no member serve for a while. The client asks all members, neither rarely nor all the time.
 func TestGroupElection(t *testing.T) {
 	for name, named := range map[string]map[string]string{
 		"nobody knows":           nil,
@@ -229,8 +229,7 @@ func TestGroupElection(t *testing.T) {
 	}
 }
 
-// TestGroupDeadMembers has the member that served vanish without a word, and another one too. The client finds the
-// third one.
+// TestGroupDeadMembers makes the serving member and another one vanish silently. The client finds the third member.
 func TestGroupDeadMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGroup(t)
@@ -247,8 +246,8 @@ func TestGroupDeadMembers(t *testing.T) {
 	})
 }
 
-// TestSuspectedMember has the path to the serving member fail without a word. A client with several addresses looks for
-// the store at the others after a second, and one with a single address after a quarter of the TTL.
+// TestSuspectedMember makes the path to the serving member fail silently. A client with several addresses looks for the
+// store at the others after a second. A client with a single address does so after a quarter of the TTL.
 func TestSuspectedMember(t *testing.T) {
 	const ttl = time.Minute
 	synctest.Test(t, func(t *testing.T) {
@@ -290,7 +289,8 @@ func TestSuspectedMember(t *testing.T) {
 	}
 }
 
-// TestSlowMember has the serving member not answer for a while. The connection stays, and no other one is made.
+// TestSlowMember makes the serving member stop answering for a while. The client keeps its connection and makes no
+// other.
 func TestSlowMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGroup(t)
@@ -314,7 +314,7 @@ func TestSlowMember(t *testing.T) {
 	})
 }
 
-// TestSuspectedMemberAlone has the path to the serving member fail, and that member continue to serve.
+// TestSuspectedMemberAlone makes the path to the serving member fail, while that member continues to serve.
 func TestSuspectedMemberAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGroup(t)
@@ -328,8 +328,8 @@ func TestSuspectedMemberAlone(t *testing.T) {
 	})
 }
 
-// TestSuspectedMemberEnds has the connection to a suspected member end while the client asks the others. The client
-// then tries that member at once.
+// TestSuspectedMemberEnds ends the connection to a suspected member while the client asks the others. The client then
+// tries that member at once.
 func TestSuspectedMemberEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGroup(t)
@@ -344,7 +344,7 @@ func TestSuspectedMemberEnds(t *testing.T) {
 	})
 }
 
-// TestGroupDenials has other stores take the addresses of members. The client ends only when all have been taken.
+// TestGroupDenials lets other stores take the addresses of members. The client ends only when all have been taken.
 func TestGroupDenials(t *testing.T) {
 	other := memberOptions()
 	other.InstanceID = "another"
@@ -388,7 +388,7 @@ func TestGroupDenials(t *testing.T) {
 	})
 }
 
-// TestGroupSessionEnded has the session end while the client looks for the store.
+// TestGroupSessionEnded ends the session while the client looks for the store.
 func TestGroupSessionEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGroup(t)

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBatchMergerLosesNothing connects a core's watch to a slow taker, through parts and interruptions. In the end the
-// taker must know the contents of the store.
+// TestBatchMergerLosesNothing connects a core's watch to a slow receiver, through parts and interruptions. In the end
+// the receiver must know the contents of the store.
 func TestBatchMergerLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()

@@ -51,7 +51,7 @@ func (k *sharedKeeper) Confirm() error {
 func (k *sharedKeeper) Failure() string { return "it does not lead any more" }
 func (k *sharedKeeper) Close() error    { return nil }
 
-// answerAll confirms everything from now on, until the function that it returns is called.
+// answerAll confirms every request until stop is called.
 func (k *sharedKeeper) answerAll() (stop func()) {
 	stopping, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -129,7 +129,7 @@ func TestAnswersAreConfirmed(t *testing.T) {
 	})
 }
 
-// TestUnconfirmed checks that a store which cannot confirm answers nothing more and ends.
+// TestUnconfirmed checks that a store that cannot confirm answers nothing more and ends.
 func TestUnconfirmed(t *testing.T) {
 	s, k, c := startShared(t)
 	kept := make(chan error, 1)

@@ -126,7 +126,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	})
 }
 
-// TestStuckReader has a client that watches and does not read. Others must not wait for it, and it must use little
+// TestStuckReader starts a client that watches and does not read. Others must not wait for it, and it must use little
 // memory until it is closed.
 func TestStuckReader(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{StallTimeout: 500 * time.Millisecond, SessionTTL: time.Hour})
@@ -285,8 +285,8 @@ func TestPendingConnections(t *testing.T) {
 	})
 }
 
-// TestAnswersFollowBatches lets changes and a keep-alive come to a connection that cannot write at the moment. The
-// client gets the changes first.
+// TestAnswersFollowBatches sends changes and a keep-alive to a connection that cannot write at the moment. The client
+// receives the changes first.
 func TestAnswersFollowBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})
@@ -314,7 +314,7 @@ func TestAnswersFollowBatches(t *testing.T) {
 		synctest.Wait() // the change of the first watch is being written
 		put(t, local, Op{Key: "k", Value: []byte("2")})
 		client.nc.Write(appendNumbered(nil, kindKeepAlive, 7))
-		synctest.Wait() // it waits for the others
+		synctest.Wait() // the answer waits for the other batches
 		got := readKinds(t, client.nc, 2*watches)
 		want := slices.Repeat([]kind{kindBatch}, watches+1) // the second and third watch deliver both changes as one
 		if want = append(want, kindReply); !slices.Equal(got[:len(want)], want) {

@@ -57,7 +57,7 @@ func phases() []phase {
 	}
 }
 
-// TestCostOfConnections measures what a connection costs the store's process in each phase, as seen by the memory that
+// TestCostOfConnections measures the cost of a connection in each phase for the store's process, by the memory that
 // Go's runtime holds. The budget must not count less.
 func TestCostOfConnections(t *testing.T) {
 	for _, at := range phases() {
@@ -104,8 +104,8 @@ func openMany(t *testing.T, s *Server, at phase, addr string, n int) (all []io.C
 	return all
 }
 
-// TestCrowdInEachPhase has more clients in each phase than the store allows. The oldest lose their places, and an agent
-// joins and works as if it were alone.
+// TestCrowdInEachPhase connects more clients in each phase than the store allows. The oldest lose their places. An
+// agent joins and works as if it were alone.
 func TestCrowdInEachPhase(t *testing.T) {
 	all := phases()
 	for _, at := range all[:len(all)-1] {

@@ -218,8 +218,8 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return nc, err
 }
 
-// TestStoreBeginsBehindProxy has a store that starts after the agent's connection was closed and before the agent
-// checks for a TCPStore. The store answers a TCPStore's questions but must not be taken for one.
+// TestStoreBeginsBehindProxy starts a store after the agent's connection was closed and before the agent checks for a
+// TCPStore. The store answers a TCPStore's questions but must not be taken for one.
 func TestStoreBeginsBehindProxy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -359,8 +359,8 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// TestStoreWithoutSecret answers a client as a store does that does not know the secret. The client leaves without a
-// proof of its own.
+// TestStoreWithoutSecret answers a client as a store without the secret would. The client leaves without giving a proof
+// of its own.
 func TestStoreWithoutSecret(t *testing.T) {
 	for name, proof := range map[string][]byte{"none": nil, "any number": make([]byte, 32)} {
 		t.Run(name, func(t *testing.T) {

@@ -104,8 +104,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// checkKilled opens a copy of the file, which is what a killed store would leave. It must hold everything but the
-// leader's key, which belonged to the killed process.
+// checkKilled opens a copy of the file, as a killed store would leave it. It must hold everything except the leader's
+// key, which belonged to the killed process.
 func checkKilled(t *testing.T, dir string, want Batch) {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(dir, dataFile))

@@ -41,7 +41,7 @@ func expectElsewhere(t *testing.T, err error, line string) {
 	}
 }
 
-// TestElsewhere has members that do not serve name the one that does. Dial and Probe get there.
+// TestElsewhere lets members that do not serve name the serving member. Dial and Probe connect to that member.
 func TestElsewhere(t *testing.T) {
 	serving, at := startServer(t, memberOptions())
 	other, second := startMember(t, always(at))
@@ -65,7 +65,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestElsewhereLoops has members that name each other, themselves, or ever more members.
+// TestElsewhereLoops lets members name each other, themselves, or ever more members.
 func TestElsewhereLoops(t *testing.T) {
 	var back string
 	a, first := startMember(t, func() string { return back })
@@ -100,7 +100,7 @@ func TestElsewhereLoops(t *testing.T) {
 	}
 }
 
-// TestElsewhereOutOfDate has a member name an address where the store cannot be. Another attempt may help.
+// TestElsewhereOutOfDate lets a member name an address where the store cannot be. Another attempt may help.
 func TestElsewhereOutOfDate(t *testing.T) {
 	nobody := listen(t, func(net.Conn) {})
 	replaced := memberOptions()
@@ -135,7 +135,7 @@ func httpAddr(t *testing.T) string {
 	})
 }
 
-// TestElsewhereIsAskedLate checks that a client which does not belong to the store does not learn who serves.
+// TestElsewhereIsAskedLate checks that a client that does not belong to the store does not learn which member serves.
 func TestElsewhereIsAskedLate(t *testing.T) {
 	_, addr := startMember(t, func() string {
 		t.Error("the group was asked")
@@ -157,7 +157,8 @@ func TestElsewhereIsAskedLate(t *testing.T) {
 	}
 }
 
-// TestElsewhereDoesNotWait has a store that cannot confirm its answers refuse clients, because it does not serve now.
+// TestElsewhereDoesNotWait checks that a store that cannot confirm its answers refuses clients, because it does not
+// serve now.
 func TestElsewhereDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := memberOptions()

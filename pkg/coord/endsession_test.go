@@ -50,7 +50,7 @@ func TestEndSessionInGroup(t *testing.T) {
 				tc.change(g)
 				opts := c.opts
 				began := time.Now()
-				for range 2 { // the second time the session has gone, if it was ended
+				for range 2 { // the second time, a session that was ended is gone
 					err := EndSession(t.Context(), opts, c.Token(), tc.others...)
 					if tc.ends != (err == nil) || err != nil && !errors.Is(err, ErrUnavailable) {
 						t.Errorf("EndSession returned %v", err)
@@ -72,7 +72,7 @@ func TestEndSessionInGroup(t *testing.T) {
 	}
 }
 
-// TestEndSessionErrors has other jobs' stores at the addresses. An error that may pass wins.
+// TestEndSessionErrors puts other jobs' stores at the addresses. An error that may pass wins.
 func TestEndSessionErrors(t *testing.T) {
 	_, one := startServer(t, ServerOptions{RunID: "one"})
 	_, two := startServer(t, ServerOptions{RunID: "two"})

@@ -89,8 +89,8 @@ func FuzzRecordLimit(f *testing.F) {
 	})
 }
 
-// TestRefusalOfAnotherVersionArrives has a client of protocol 2, which sends its hello at once. The store closes the
-// connection without reading the hello, and the client must still be able to read the whole refusal.
+// TestRefusalOfAnotherVersionArrives connects a client of protocol 2, which sends its hello at once. The store closes
+// the connection without reading the hello. The client must still be able to read the whole refusal.
 func TestRefusalOfAnotherVersionArrives(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
 	for range 50 {
@@ -161,7 +161,8 @@ func pipeTo(s *Server) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// TestTurnIsNotHeld has clients that send a record with a part of a ClientHello only. They must not keep the turns.
+// TestTurnIsNotHeld connects clients that send a record with only a part of a ClientHello. They must not keep the
+// turns.
 func TestTurnIsNotHeld(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{HandshakeTimeout: time.Minute})
 	for range 2 * cap(s.turns) {
@@ -179,8 +180,9 @@ func TestTurnIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestComputingInTurn has clients whose ClientHello is not complete in the first record, or forces a HelloRetryRequest.
-// The store would compute the rest of their handshakes outside of the turns, so it ends their connections.
+// TestComputingInTurn connects clients whose ClientHello is not complete in the first record, or forces a
+// HelloRetryRequest. The store would compute the rest of their handshakes outside of the turns, so it ends their
+// connections.
 func TestComputingInTurn(t *testing.T) {
 	split := func(b []byte) []byte { // one record as two
 		size := binary.BigEndian.Uint16(b[3:])

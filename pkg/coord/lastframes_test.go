@@ -10,8 +10,8 @@ import (
 // pausedConn is the connection of a client that was paused: its next reads wait for resume, its writes do not.
 type pausedConn struct {
 	net.Conn
-	pauses chan struct{} // one value makes a Read wait
-	paused chan struct{} // closed when it waits
+	pauses chan struct{} // each value makes one Read wait
+	paused chan struct{} // closed when a Read waits
 	resume chan struct{}
 	writes chan error // the result of each Write
 }

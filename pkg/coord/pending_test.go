@@ -6,8 +6,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestPendingLeavesFiles checks that connections without a session cannot take the files that an agent which hosts the
-// store needs for its workers.
+// TestPendingLeavesFiles checks that connections without a session leave enough files for the workers of an agent that
+// hosts the store.
 func TestPendingLeavesFiles(t *testing.T) {
 	testenv.FileLimit(t, 400)
 	s := NewServer(ServerOptions{})

@@ -68,8 +68,8 @@ func (w *recordWriter) record(kind byte, data []byte) []byte {
 	return w.aead.Seal(bytes.Clone(head), nonce, plain, head)
 }
 
-// TestHandshakeMessageOfASession has a client with a session that begins a TLS handshake message of 250 KiB. crypto/tls
-// would keep what has arrived until the message ends, beside the memory that the store counts.
+// TestHandshakeMessageOfASession lets a client with a session begin a TLS handshake message of 250 KiB. crypto/tls
+// would keep the received data until the message ends, in addition to the memory that the store counts.
 func TestHandshakeMessageOfASession(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	keyLog := &bytes.Buffer{}

@@ -26,7 +26,7 @@ func wantEnded(t *testing.T, s Store, message string) {
 	}
 }
 
-// TestEnd ends stores for good. Clients do not wait for the return of one that others could continue.
+// TestEnd ends stores for good. Clients do not wait for the return of such a store, even if others could continue it.
 func TestEnd(t *testing.T) {
 	for name, shared := range map[string]bool{"in memory": false, "shared": true} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestEndUnconfirmed ends a store that cannot confirm any more. Its clients learn of the end, and get no answer.
+// TestEndUnconfirmed ends a store that can no longer confirm. Its clients learn of the end, and get no answer.
 func TestEndUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k, c := startShared(t)
@@ -88,7 +88,7 @@ func TestEndUnconfirmed(t *testing.T) {
 	})
 }
 
-// TestEndAfterFailure checks that a store which has failed does not end for good: others may continue it.
+// TestEndAfterFailure checks that a store that has failed does not end for good: others may continue it.
 func TestEndAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k, c := startShared(t)

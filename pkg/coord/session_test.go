@@ -219,7 +219,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestTakenSessionIsTakenBack has a late attempt to resume, which the client has given up, take the session from the
+// TestTakenSessionIsTakenBack lets a late attempt to resume, which the client has given up, take the session from the
 // client's current connection. The client must take it back.
 func TestTakenSessionIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

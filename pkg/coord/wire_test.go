@@ -88,7 +88,7 @@ func decoded(k kind, body []byte) (message any, again []byte) {
 	return message, again
 }
 
-// TestFramesRoundTrip decodes encoded frames, also byte by byte and truncated.
+// TestFramesRoundTrip decodes encoded frames, both byte by byte and truncated.
 func TestFramesRoundTrip(t *testing.T) {
 	for name, frame := range frames() {
 		t.Run(name, func(t *testing.T) {

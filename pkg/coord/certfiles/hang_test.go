@@ -9,8 +9,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestFilesHang has files on a file server that hangs: the content read last stays in use, nobody waits long for it,
-// and the log says so once. When the file server is back, the new content is used.
+// TestFilesHang uses files on a file server that hangs. The latest content stays in use, nobody waits long for the new
+// content, and the log reports the problem once. When the file server is back, the new content is used.
 func TestFilesHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &strings.Builder{}

@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestFilesRefused gives files that cannot be used. Each error names the file and says what to do.
+// TestFilesRefused opens unusable files. Each error names the file and says what to do.
 func TestFilesRefused(t *testing.T) {
 	t.Parallel()
 	ours := testenv.NewAuthority(t, "ours")
@@ -89,7 +89,7 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// TestReload replaces the files of a set, in steps and by one symbolic link, breaks and repairs them.
+// TestReload replaces the files of a set, in steps and by one symbolic link. It also breaks and repairs them.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -121,7 +121,7 @@ func TestReload(t *testing.T) {
 	}
 	inUse := func(want, wantLog string) {
 		t.Helper()
-		for range 2 { // what is logged is logged once
+		for range 2 { // each change is logged only once
 			if got := s.Content().Pair.Leaf.Subject.CommonName; got != want {
 				t.Errorf("the certificate in use is %s, want %s", got, want)
 			}

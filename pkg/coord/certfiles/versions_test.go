@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestVersions takes the decision through the life of files: they are read when their stamps differ from those of the
-// last reading, and once more if that reading came soon after a change.
+// TestVersions checks when files are read: when their stamps differ from those of the latest reading, and once more if
+// that reading came soon after a change.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_000_000, 0)
@@ -22,13 +22,13 @@ func TestVersions(t *testing.T) {
 		usable   bool
 		news     news
 	}{
-		{now: old, mustRead: true, usable: true}, // nothing was read before
+		{now: old, mustRead: true, usable: true}, // the first reading
 		{now: old, at: time.Second},
 		{now: broken, at: 11 * time.Second, mustRead: true, news: unusable},
 		{now: broken, at: 11 * time.Second, mustRead: true}, // it may have changed since: no second warning
 		{now: broken, at: 20 * time.Second, mustRead: true},
 		{now: broken, at: 30 * time.Second},
-		{now: worse, at: 40 * time.Second, mustRead: true}, // still broken, otherwise
+		{now: worse, at: 40 * time.Second, mustRead: true}, // still broken, in another way
 		{now: worse, at: 50 * time.Second},
 		{now: fixed, at: 100 * time.Second, mustRead: true, usable: true, news: repaired},
 		{now: fixed, at: 110 * time.Second, mustRead: true, usable: true},

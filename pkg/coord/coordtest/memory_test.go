@@ -11,7 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// memory is a simple store: one lock, one log of all commits, and timers. Tests run the suite on it, also with bugs.
+// memory is a simple store: one lock, one log of all commits, and timers. Tests run the suite on it, with and without
+// bugs.
 type memory struct {
 	bug string
 	ttl time.Duration

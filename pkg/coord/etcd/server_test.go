@@ -95,7 +95,7 @@ func startDebian(t testing.TB, n int, args ...string) []*server {
 	return startServers(t, program, n, args...)
 }
 
-// startServers starts a cluster of n members. They end with the test.
+// startServers starts a cluster of n members, which end with the test.
 func startServers(t testing.TB, program string, n int, args ...string) []*server {
 	t.Helper()
 	dirs := make([]string, n)
@@ -173,15 +173,15 @@ func (s *server) kill() {
 	s.cmd = nil
 }
 
-// handedOut has the addresses that freeAddresses has returned: their servers may not listen yet, or may be killed and
-// started again.
+// handedOut records the addresses that freeAddresses has returned: their servers may not listen yet, or may be killed
+// and restarted.
 var handedOut sync.Map
 
-// freeAddresses returns addresses without a listener, each of them once.
+// freeAddresses returns addresses without a listener. It never returns an address twice.
 func freeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	var addresses []string
-	var listeners []net.Listener // all open until there are enough
+	var listeners []net.Listener // all stay open until there are enough
 	for len(addresses) < n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // sessionTTL is above the shortest TTL that etcd grants, 2 s, so that a busy machine keeps sessions alive.
 const sessionTTL = 5 * time.Second
 
-// linked is a store behind a proxy of its own.
+// linked is a store behind its own proxy.
 type linked struct {
 	*Store
 

@@ -31,7 +31,7 @@
 //
 // # Inputs and concurrency
 //
-// load.go and target.go take the environment, configfile.go (with package safefile) reads the config file, secret.go and
-// certificates.go read files, and resolve.go draws run ids. Functions below them get all of that as surroundings. The
-// package keeps no state, and its functions may be called concurrently.
+// load.go and target.go take the environment, configfile.go (with package safefile) reads the config file, secret.go
+// and certificates.go read files, and resolve.go draws run ids. Functions below them get all of that as surroundings.
+// The package keeps no state, and its functions may be called concurrently.
 package config

@@ -30,7 +30,8 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		return plan, nil, err
 	}
 	in := input{
-		Version: version, Host: files.Host, Config: cfg, Inherited: os.Environ(), Env: workerspec.Environment(cfg, zerolog.Nop()),
+		Version: version, Host: files.Host, Config: cfg, Inherited: os.Environ(),
+		Env:         workerspec.Environment(cfg, zerolog.Nop()),
 		WorkersHost: backends.WorkerHostsStore(),
 	}
 	if in.Spec, err = workerspec.New(ctx, cfg); err != nil {

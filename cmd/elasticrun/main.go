@@ -7,7 +7,7 @@
 // This package holds main, the subcommands, the wiring of concrete types, the signals and the exit codes. What decides
 // lives in the packages that it connects:
 //
-//	internal/launch       what a worker gets: command, environment, devices, CPUs
+//	internal/workerspec   what a worker gets: command, environment, devices, CPUs
 //	internal/backends     the rendezvous handler that --rdzv-backend names
 //	internal/telemetry    event log and --status-addr
 //	internal/records      --report and the error file

@@ -16,7 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// Environment returns the environment of workers, to which the agent adds torch's variables. Secrets are left out.
+// Environment returns the part of the workers' environment that is the same for all workers and rounds. The agent adds
+// what depends on them. Secrets are left out.
 func Environment(cfg *config.Config, log zerolog.Logger) []string {
 	env, applied := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
 	if applied {

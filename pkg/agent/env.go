@@ -46,9 +46,9 @@ func ownTraces(env []string) bool {
 	return !set && !setOld
 }
 
-// workerEnv returns the environment of one worker: in.Env with torch's variables set over it (torch 2.14,
-// torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it counts all
-// rounds, charged or not.
+// workerEnv returns the environment of one worker: in.Env, and over it the variables that depend on the worker or the
+// round (torch 2.14, torch/distributed/elastic/agent/server/local_elastic_agent.py). Those that begin with ELASTICRUN_
+// are not torch's. ELASTICRUN_ROUND counts all rounds, charged or not.
 func workerEnv(spec WorkerSpec, w Worker, in StartInput) ([]string, error) {
 	round, files := in.Round, in.Files[w.LocalRank]
 	vars := [][2]string{

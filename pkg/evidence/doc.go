@@ -6,7 +6,7 @@
 //	Memory before and after, kernel log ─▶┘
 //
 // The package knows nothing about jobs, rounds and other nodes. Package agent orders the failures of one node, and
-// package elastic those of all nodes.
+// package rounds those of all nodes.
 //
 // Everything here may be used by several goroutines, unless a type says otherwise.
 package evidence

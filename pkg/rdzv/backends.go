@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Names of elasticrun's backends, which package elastic implements.
+// Names of elasticrun's backends, which package backends creates from the parts of package elastic.
 const (
 	BackendC10d   = "c10d"   // elasticrun's own store
 	BackendEtcd   = "etcd"   // etcd, with version 3 of its API

@@ -7,7 +7,7 @@
 // costs a restart, and how the job ends ([Outcome]).
 //
 // A [Registry] creates handlers by the name of their backend. Package backends has the creators of elasticrun's own
-// backends, which package elastic implements; programs may register others (see the examples).
+// backends, made of the parts of package elastic; programs may register others (see the examples).
 // [Assign] and [Parameters] are pure; only [WorkerStore] uses sockets.
 //
 // This package is for the agents of nodes. It does not start workers, and Go workers do not use it: they find each

@@ -217,30 +217,3 @@ func (l *Leader) endUnreached(now time.Duration) {
 	l.endTimeout(now, "no node is left whose worker store the others reach: check the firewalls between the nodes, and "+
 		"--worker-store-port and --local-addr")
 }
-
-// chooseRank0 moves the first member that can be rank 0 to the front. If no member can, one of the other candidates
-// takes the last member's place; false if no candidate can be rank 0.
-func chooseRank0(members, all []candidate, unreachable func(identity string) bool) ([]candidate, bool) {
-	can := func(c candidate) bool { return !unreachable(c.node.Identity) }
-	i := 0
-	for i < len(members) && !can(members[i]) {
-		i++
-	}
-	if i == len(members) {
-		var other *candidate
-		for j := range all {
-			if c := &all[j]; can(*c) && (other == nil || c.arrived < other.arrived) {
-				other = c
-			}
-		}
-		if other == nil {
-			return members, false
-		}
-		i--
-		members[i] = *other
-	}
-	first := members[i]
-	copy(members[1:i+1], members[:i])
-	members[0] = first
-	return members, true
-}

@@ -213,7 +213,7 @@ func (a *Agent) awaitSaved(ctx context.Context, stop rdzv.Stop) error {
 	}
 	if a.halt = &stop; running > 0 {
 		a.log.Warn().Int("workers", running).Int("round", stop.Round).
-			Msg("the time to save is over: stopping the workers that still run; check whether the checkpoint is complete")
+			Msg("stopping the workers that are still saving; check whether the checkpoint is complete")
 	}
 	return nil
 }

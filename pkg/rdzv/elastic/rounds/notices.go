@@ -139,7 +139,7 @@ func (l *Leader) spareReason() string {
 	case l.round.done > 0:
 		return "some nodes of the job have finished already"
 	case len(members) >= l.maxMembers():
-		return fmt.Sprintf("the job has its %d nodes: this one is a spare", len(members))
+		return fmt.Sprintf("the job has its %s: this one is a spare", plural.Of(len(members), "node"))
 	case l.nextSize(len(members)+l.participants.eligible) <= len(members):
 		return fmt.Sprintf("the job has %d nodes and takes %d at once (--nnodes-multiple, --world-size-multiple): this one "+
 			"is a spare until enough have come", len(members), l.job.Multiple)

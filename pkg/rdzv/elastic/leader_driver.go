@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// leaderDriver is a candidate for the leader of one run. It drives a [rounds.Leader] during each of its terms, and waits
-// while another candidate leads.
+// leaderDriver is a candidate for the leader of one run. It drives a [rounds.Leader] during each of its terms, and
+// waits while another candidate leads.
 type leaderDriver struct {
 	store  coord.Store
 	prefix string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,8 +62,8 @@ func TestHeirs(t *testing.T) {
 			t.Parallel()
 			a, m := newFounder(t, tt.name, tt.known)
 			var h *Heirs
-			testenv.Await(t, "the heirs", time.Minute, func() bool { // the first decision of the leader knows of none
-				m.setKnown(tt.known, 0)
+			testenv.Await(t, "the heirs", time.Minute, func() bool {
+				m.setKnown(tt.known, 0) // again: see found
 				m.update(func() { m.Status.Heirs = tt.known })
 				h = a.Heirs()
 				return (h != nil) == (tt.known != nil)
@@ -107,18 +108,25 @@ func TestEndpointIsFreeLater(t *testing.T) {
 func TestUnprepared(t *testing.T) {
 	t.Parallel()
 	known := []string{"127.0.0.1:1"}
-	a, m := newFounder(t, "unprepared", known)
+	a := newMemberAccess(t, freeTCPPort(t))
 	var log strings.Builder
-	m.log, a.MaxNodes = zerolog.New(&log), 2
-	var failure error
-	a.Store = func([]byte) error { return failure }
-	m.update(func() { m.Status.Heirs = known })
-	for i, err := range []error{nil, errors.New("no memory"), errors.New("no memory"), nil} {
-		failure = err
-		m.store([]byte("entries"))
-		if got := len(m.addrs().Heirs) > 0; got != (err == nil) || (a.Heirs() != nil) != got {
-			t.Errorf("store %d ends with %v: heirs %v and %+v", i, err, m.addrs().Heirs, a.Heirs())
+	a.Logger, a.MaxNodes = zerolog.New(&log).Level(zerolog.WarnLevel), 2 // only this goroutine logs warnings
+	var full atomic.Bool
+	a.Store = func([]byte) error {
+		if full.Load() {
+			return errors.New("no memory")
 		}
+		return nil
+	}
+	m := found(t, a, known)
+	for i, fails := range []bool{false, true, true, false} {
+		full.Store(fails)
+		testenv.Await(t, fmt.Sprintf("store %d: it fails: %v", i, fails), time.Minute, func() bool {
+			m.setKnown(known, 0) // again: see found
+			m.update(func() { m.Status.Heirs = known })
+			m.store([]byte("entries"))
+			return len(m.addrs().Heirs) > 0 != fails && (a.Heirs() != nil) != fails
+		})
 	}
 	m.setUnprepared(&m.noHeirsFile, errors.New("no space"))
 	m.store([]byte("entries"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
@@ -47,11 +48,24 @@ func newFounder(t *testing.T, name string, known []string) (*C10d, *storeMember)
 	t.Helper()
 	a := newMemberAccess(t, freeTCPPort(t))
 	a.RunID += "-" + checksum(name)
+	return a, found(t, a, known)
+}
+
+// found makes an agent found a group, which it leads, and know of other agents. Each decision of its leader of the
+// rendezvous, of which the first one may be under way, makes it know of nobody again.
+func found(t *testing.T, a *C10d, known []string) *storeMember {
+	t.Helper()
+	var m *storeMember
+	t.Cleanup(func() { m.removeGroupFile() }) // after the agent has closed, which writes the file
 	openTogether(t, a)
-	m := a.storeMember()
-	t.Cleanup(m.removeGroupFile)
+	m = a.storeMember()
+	testenv.Await(t, "that it leads", time.Minute, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.Status.Leading
+	})
 	m.setKnown(known, 0)
-	return a, m
+	return m
 }
 
 // listenSilently listens at an address where nobody answers.
@@ -152,14 +166,15 @@ func TestRecordOfGroup(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			a, m := newFounder(t, tt.name, tt.known)
-			if tt.leaves {
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				m.handOver(ctx)
-			}
-			if got := m.place.readEarlierGroup(a) != nil; got != tt.want {
-				t.Errorf("recorded: %v, want %v", got, tt.want)
-			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			testenv.Await(t, fmt.Sprintf("recorded: %v", tt.want), time.Minute, func() bool {
+				m.setKnown(tt.known, 0) // again: see found
+				if tt.leaves {
+					m.handOver(ended)
+				}
+				return (m.place.readEarlierGroup(a) != nil) == tt.want
+			})
 		})
 	}
 }

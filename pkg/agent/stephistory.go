@@ -113,13 +113,18 @@ func (h *stepHistory) update(now time.Time) rdzv.Steps {
 	return s
 }
 
-// add adds the last step, and before it the first one to an empty history. It thins a history that is too long.
+// add adds the last step, and before it the first one to an empty history. It thins a history that is too long. The
+// streams of the workers are read side by side, so the last step may bear an earlier time than the newest mark: then it
+// gets the time of that mark.
 func (h *stepHistory) add(first, last rdzv.StepMark) {
 	marks := &h.steps.Marks
 	if len(*marks) == 0 {
 		*marks = append(*marks, first)
 	}
-	if newest := (*marks)[len(*marks)-1]; last.Step > newest.Step && !last.At.Before(newest.At) {
+	if newest := (*marks)[len(*marks)-1]; last.Step > newest.Step {
+		if last.At.Before(newest.At) {
+			last.At = newest.At
+		}
 		*marks = append(*marks, last)
 	}
 	if n := len(*marks); n > rdzv.MaxSteps { // keep every second one and the last

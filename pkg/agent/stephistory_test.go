@@ -73,6 +73,19 @@ func TestStepsOfTwoStreams(t *testing.T) {
 	}
 }
 
+// The last step counts also if it was read, in another stream, a moment before the first one was recorded.
+func TestStepsOfStreamsReadTogether(t *testing.T) {
+	t.Parallel()
+	f, now := newStepFinder(regexp.MustCompile(`step (\d+)`)), time.Now()
+	h := &stepHistory{began: now.Add(-time.Second), sources: []stepSource{{finder: f}}}
+	f.stream().Scan([]byte("step 1001\n"), now)
+	f.stream().Scan([]byte("ValueError: loss is nan at step 1003\n"), now.Add(-time.Microsecond))
+	want := []rdzv.StepMark{{Step: 1001, At: now}, {Step: 1003, At: now}}
+	if diff := cmp.Diff(want, h.update(now.Add(time.Second)).Marks); diff != "" {
+		t.Errorf("marks (-want +got):\n%s", diff)
+	}
+}
+
 // A history keeps the first and the last step of the workers that are furthest, and a bounded number between.
 func TestStepHistory(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (l *Leader) tryForm(now time.Duration) {
 		f.enoughSince, f.useQuarantinedAt, f.recovering = OptionalTime{}, OptionalTime{}, true
 		f.tooFewSince.setOnce(now)
 		if now >= f.tooFewSince.At+l.job.JoinTimeout {
-			l.endTimeout(now, "%d of %s nodes were there, and no more came in %s%s",
+			l.endTimeout(now, "%d of %s were there, and no more came in %s%s",
 				l.participants.eligible, l.neededNodes(), FormatLeft(l.job.JoinTimeout), l.missingNodes())
 		}
 		return
@@ -256,7 +256,7 @@ func (l *Leader) roundNote(quarantined []*participant) string {
 			node := p.report.Node
 			names = append(names, fmt.Sprintf("%s (%s)", node.Host, l.budget.quarantineReason(node.Identity)))
 		}
-		texts = append(texts, fmt.Sprintf("the job needs %s nodes, so it uses quarantined ones: %s",
+		texts = append(texts, fmt.Sprintf("the job needs %s, so it uses quarantined ones: %s",
 			l.neededNodes(), strings.Join(names, ", ")))
 	}
 	return joinSome(texts, "; ")

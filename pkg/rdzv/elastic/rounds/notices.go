@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -167,10 +166,10 @@ func (l *Leader) commonReason(now time.Duration) string {
 		return fmt.Sprintf("%s joined, %d at most; the round begins in %s: the store is new, and workers of an earlier one "+
 			"may be alive until then", haveNodes(n), l.job.Max, left(l.earlierSessionsEnd(n >= l.job.Max), 0))
 	case f.tooFewSince.Set:
-		return fmt.Sprintf("%d of %s nodes have joined%s; the job gives up in %s",
+		return fmt.Sprintf("%d of %s have joined%s; the job gives up in %s",
 			n, l.neededNodes(), l.missingNodes(), left(f.tooFewSince, l.job.JoinTimeout))
 	case l.willUseQuarantined() && now < f.useQuarantinedAt.At:
-		return fmt.Sprintf("%d of %s nodes have joined%s; the round begins with quarantined nodes in %s",
+		return fmt.Sprintf("%d of %s have joined%s; the round begins with quarantined nodes in %s",
 			n, l.neededNodes(), l.missingNodes(), left(f.useQuarantinedAt, 0))
 	case f.backoffUntil.Set && now < f.backoffUntil.At:
 		return fmt.Sprintf("the next round begins in %s: the last %s failed within --min-uptime (%s)",
@@ -192,12 +191,12 @@ func haveNodes(n int) string {
 	return plural.Of(n, "node") + " have"
 }
 
-// neededNodes says how many nodes a round must have.
+// neededNodes says how many nodes a round must have, such as "at least 2 nodes".
 func (l *Leader) neededNodes() string {
 	if l.job.Static || l.job.Min == l.job.Max {
-		return strconv.Itoa(l.job.Max)
+		return plural.Of(l.job.Max, "node")
 	}
-	return "at least " + strconv.Itoa(l.job.Min)
+	return "at least " + plural.Of(l.job.Min, "node")
 }
 
 // unstoppedNodes names nodes that have not stopped their workers yet.

@@ -253,3 +253,16 @@ func TestAbsentRanks(t *testing.T) {
 		}
 	}
 }
+
+func TestNeededNodes(t *testing.T) {
+	for want, j := range map[string]Job{
+		"1 node":           {Min: 1, Max: 1},
+		"at least 1 node":  {Min: 1, Max: 3},
+		"at least 2 nodes": {Min: 2, Max: 3},
+		"3 nodes":          {Min: 2, Max: 3, Static: true},
+	} {
+		if got := (&Leader{job: &j}).neededNodes(); got != want {
+			t.Errorf("%d to %d nodes, static %v: %q, want %q", j.Min, j.Max, j.Static, got, want)
+		}
+	}
+}

@@ -97,6 +97,17 @@ func (r *Rendezvous) readConf(settings *reader, items []rdzvconf.Item, from surr
 	}
 }
 
+// warnVoters warns if the option voters cannot have its effect: agents of one machine end together, so one of them keeps
+// the store alone.
+func (r *Rendezvous) warnVoters(settings *reader, items []rdzvconf.Item) {
+	given := slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "voters" })
+	oneMachine := r.Local || len(r.Endpoints) == 1 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost)
+	if given && r.Backend == rdzv.BackendC10d && r.Voters > 1 && oneMachine {
+		settings.warn("rdzv-conf", fmt.Sprintf("voters=%d has no effect: the endpoint %s is for agents of one machine, and "+
+			"one of them keeps the job's store", r.Voters, r.Endpoint))
+	}
+}
+
 // noSecretHere says where a secret belongs that was given as this option; it is empty for other options. Only etcd has
 // a password.
 func noSecretHere(backend, key string, fromFlag bool) string {

@@ -171,6 +171,7 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	c.checkEndpoints(r)
 	if in.MaxNodes > 1 {
 		v.checkCertificates(r, from)
+		v.warnVoters(r, items)
 	}
 	c.readHint(r)
 	v.Expected = expectedNodes(c.MinNodes, c.MaxNodes, facts.Nodes)

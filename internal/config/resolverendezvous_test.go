@@ -217,6 +217,20 @@ func TestRendezvousWarnings(t *testing.T) {
 		{[]string{"--nnodes=2", "--rdzv-endpoint=LOCALHOST."}, []string{"--rdzv-endpoint=LOCALHOST.: LOCALHOST." + loop}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=localhost"}, []string{"--rdzv-endpoint=localhost: localhost" + loop}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=[::1]:5"}, []string{"--rdzv-endpoint=[::1]:5: ::1" + loop}},
+		{[]string{"--nnodes=3", "--rdzv-endpoint=::1", "--rdzv-conf=voters=3"}, []string{
+			"--rdzv-conf=voters=3: voters=3 has no effect: the endpoint ::1 is for agents of one machine, and one of them keeps " +
+				"the job's store",
+			"--rdzv-endpoint=::1: ::1" + loop,
+		}},
+		{[]string{"--nnodes=3", "--rdzv-endpoint=local", "--rdzv-id=a", "--rdzv-conf=voters=5"}, []string{
+			"--rdzv-conf=voters=5: voters=5 has no effect: the endpoint local is for agents of one machine, and one of them keeps " +
+				"the job's store",
+		}},
+		{
+			[]string{"--nnodes=3", "--rdzv-endpoint=::1", "--rdzv-conf=voters=3,is_host=false"}, // a tunnel leads to the host
+			[]string{"--rdzv-endpoint=::1: ::1" + loop},
+		},
+		{[]string{"--nnodes=3", "--rdzv-endpoint=local", "--rdzv-id=a", "--rdzv-conf=voters=1"}, nil},
 		{
 			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h,127.0.0.1:5"},
 			[]string{"--rdzv-endpoint=h,127.0.0.1:5: 127.0.0.1" + loop},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -27,7 +28,7 @@ func runLogs(args []string, stdout io.Writer) error {
 	}
 	machine := jobs.Machine()
 	if cfg.List {
-		if err := logview.CheckReadable(cfg.LogDir, ""); err != nil {
+		if err := checkLogDir(cfg); err != nil {
 			return &config.UsageError{Problem: err.Error()}
 		}
 		return status.PrintRuns(machine, func(known []string) []string { return logview.List(cfg.LogDir, known) }, stdout)
@@ -67,6 +68,15 @@ func runLogs(args []string, stdout io.Writer) error {
 		return &config.UsageError{Problem: err.Error()}
 	}
 	return err
+}
+
+// checkLogDir reports why the runs in the log folder cannot be listed. A folder that only the configuration names may not
+// be there yet.
+func checkLogDir(cfg *config.Logs) error {
+	if _, err := os.ReadDir(cfg.LogDir); cfg.OnlyThere && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no folder %s", cfg.LogDir)
+	}
+	return logview.CheckReadable(cfg.LogDir, "")
 }
 
 // runEnd returns a channel that is closed when a run has ended, or nil if the end cannot be seen. Its goroutine blocks

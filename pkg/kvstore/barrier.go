@@ -32,27 +32,28 @@ type BarrierOptions struct {
 	WorldSize int
 
 	// Prefix names the barrier: its keys begin with it. A prefix serves once in the life of a store, because the keys
-	// stay. A member that comes to a barrier that was already passed passes at once.
+	// stay. Once all members have arrived, a further call with the same prefix returns at once.
 	Prefix string
 
 	// Timeout limits the arrival and the wait for the others. Zero means 300 s. An earlier deadline of the call's
 	// context also applies.
 	Timeout time.Duration
 
-	// Trace finds the missing ranks after Timeout. Nil returns the error of the wait.
+	// Trace finds the missing ranks after Timeout. With nil, Barrier returns the error of the wait.
 	Trace *Trace
 }
 
 // Barrier blocks until WorldSize members have called it with the same prefix (torch 2.14,
 // torch/distributed/elastic/utils/store.py, barrier). <prefix>/num_members counts the arrivals. The last member to
-// arrive sets <prefix>/last_member, for which all wait. That is two messages per member and one more, O(N) for all. A
-// member that gives up stays counted.
+// arrive sets <prefix>/last_member, for which all wait. That is two store operations per member and one more, O(N) for
+// all. A member that gives up stays counted.
 //
 // After Timeout, each member with a Trace sets <prefix><rank>/TRACE. Rank 0 waits for the traces of the other ranks in
 // turn: for Trace.Timeout each until the first is missing, and for 1 ms from then on. It then sets
-// <prefix>/TRACING_GATE, for which the other ranks wait up to Timeout. The error is a [*MissingRanksError] then, and
-// each member has sent up to 3 more messages. If the gate is never set, as when rank 0 itself is missing, or without
-// Trace, Barrier returns the error of the wait. Both are ErrTimeout. Barrier starts no trace if ctx itself has ended.
+// <prefix>/TRACING_GATE, for which the other ranks wait up to Timeout. The error is then a [*MissingRanksError]. The
+// trace takes up to four store operations per member, O(N) for all. If the gate is never set, as when rank 0 itself is
+// missing, or without Trace, Barrier returns the error of the wait. Both errors are ErrTimeout. Barrier starts no trace
+// if ctx itself has ended.
 //
 // Timeout applies through a context derived from ctx for this call alone. torch instead changes the timeout of the
 // store and restores it; here there is nothing to restore.

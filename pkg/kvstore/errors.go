@@ -14,19 +14,19 @@ var (
 	// keys that were still missing. The error also wraps the context's own error.
 	ErrTimeout = errors.New("timed out")
 
-	// ErrClosed means that Close or Shutdown ended the store. A server's Serve always returns it after those.
+	// ErrClosed means that Close or Shutdown ended the store. After either, a server's Serve always returns it.
 	ErrClosed = errors.New("store is closed")
 
-	// ErrConnection means that a connection could not be made, or broke. It is then unknown whether the operation was
-	// carried out.
+	// ErrConnection means that a connection could not be made, or broke. If it broke during an operation, it is unknown
+	// whether the operation was carried out.
 	ErrConnection = errors.New("store connection failed")
 
 	// ErrProtocol means that a peer or a file does not follow the format, or that the format has no room for an
 	// operation: a key or value over its limit, or an operation that the protocol lacks.
 	ErrProtocol = errors.New("store protocol error")
 
-	// ErrNotNumber means an Add to a value that does not start with a 64-bit decimal number, where the store can tell.
-	// A torch server cannot: it closes the connection.
+	// ErrNotNumber means an Add to a value that does not start with a 64-bit decimal number. A client of a TCPStore
+	// server gets ErrConnection instead, because the server only closes the connection.
 	ErrNotNumber = keyspace.ErrNotNumber
 )
 

@@ -14,11 +14,12 @@ import (
 // values too.
 //
 // Every member calls GetAll once per prefix. A member reports through the barrier <prefix>/finished that it has its
-// values. Rank 0 waits there for all members, because it may host the store; the others do not wait. If the connection
-// of another rank breaks during that report, GetAll succeeds all the same: the rank has its values, and rank 0 may
-// have left.
+// values. Rank 0 waits there for all members, because it may host the store; the others do not wait. If a rank other
+// than 0 loses its connection during that report, its GetAll succeeds all the same: the rank has its values, and rank
+// 0 may have left.
 //
-// GetAll ends with ctx. It takes four messages per member, O(N) for all; see Synchronize for their size.
+// GetAll ends with ctx. It takes two store operations per member and two more, O(N) for all; see Synchronize for their
+// size.
 func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string) ([][]byte, error) {
 	if worldSize < 1 {
 		return nil, fmt.Errorf("get all of %q: world size %d: must be at least 1", prefix, worldSize)
@@ -58,7 +59,7 @@ func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string
 // The keys stay in the store, and a second use of a prefix would find the data of the first: each call needs a prefix
 // of its own.
 //
-// The number of messages is O(N), but each of N ranks reads N values, so the store sends N² values: 4 MB for 64 ranks
+// The number of operations is O(N), but each of N ranks reads N values, so the store sends N² values: 4 MB for 64 ranks
 // of 1 KB each, 1 GB for 1,000.
 func Synchronize(
 	ctx context.Context, store Store, data []byte, rank, worldSize int, prefix string, timeout time.Duration,

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every rank gets the data of all ranks, in rank order, with O(N) messages and N² values.
+// Every rank gets the data of all ranks, in rank order, with O(N) store operations and N² values.
 func TestSynchronize(t *testing.T) {
 	for _, ranks := range []int{1, 2, 15} {
 		synctest.Test(t, func(t *testing.T) {

@@ -10,17 +10,17 @@ type Pair struct {
 
 // Store is a key-value store with the operations of torch's Store.
 //
-// Get, Wait and MultiGet block until their context ends. The deadline of the context is the operation's timeout and
-// results in an ErrTimeout; a cancellation results in the context's cause. Values passed to a Store and values it
-// returns belong to the caller.
+// Get, Wait and MultiGet block until their keys are present or their context ends. The deadline of the context is the
+// operation's timeout and results in an ErrTimeout; a cancellation results in the context's cause. The caller may
+// change values after it has passed them to a Store, and values that a Store returned.
 //
-// Keys are what torch's users pass. A store may put a prefix before them, such as the "/" of torch's TCPStore and
-// FileStore; callers never see it.
+// Keys are those that a torch program passes to its store. A Store may put a prefix before them, such as the "/" of
+// torch's TCPStore and FileStore; callers never see the prefix.
 type Store interface {
-	// Set stores value under key and replaces what was there.
+	// Set stores value under key and replaces an earlier value.
 	Set(ctx context.Context, key string, value []byte) error
 
-	// Get returns the value of key. It blocks until there is one.
+	// Get returns the value of key. It blocks until key has a value.
 	Get(ctx context.Context, key string) ([]byte, error)
 
 	// Add adds delta to the decimal number stored under key, or to 0 if key is missing, and returns the sum, which

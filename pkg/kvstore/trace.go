@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
-// maxMissing limits how many missing ranks are named. With about 8 ranks per node, 16 tells one lost node from
-// several.
+// maxMissing limits how many missing ranks are named. With about 8 ranks per node, 16 names show whether one node is
+// lost or several.
 const maxMissing = 16
 
 // Trace makes a barrier that times out look for the missing ranks (torch 2.14,
@@ -44,7 +44,7 @@ type MissingRanksError struct {
 	// counts as missing.
 	Missing []int
 
-	// Names are the names of Missing, each once. If Rank is not 0, it is the name of rank 0.
+	// Names are the names of Missing, each once. If Rank is not 0, Names holds the name of rank 0 alone.
 	Names []string
 
 	err error
@@ -101,14 +101,14 @@ func findMissing(ctx context.Context, store Store, o BarrierOptions) (missing []
 			return nil, err
 		case !there:
 			missing = append(missing, rank)
-			wait = time.Millisecond // the other ranks had the time that this one was waited for
+			wait = time.Millisecond // the remaining ranks had the same time as this one
 		}
 	}
 	return missing, o.set(ctx, store, o.Prefix+tracingGateKey)
 }
 
-// awaitTrace waits for the trace of a rank. It checks once more at the end, because over a network 1 ms can pass
-// before a wait is answered.
+// awaitTrace reports whether the trace of a rank appears within wait. It checks once more at the end, because over a
+// network 1 ms can pass before the store replies to a wait.
 func (o BarrierOptions) awaitTrace(ctx context.Context, store Store, rank int, wait time.Duration) (bool, error) {
 	err := o.waitFor(ctx, store, o.traceKeyOf(rank), wait)
 	if !errors.Is(err, ErrTimeout) || ctx.Err() != nil {

@@ -19,7 +19,7 @@ import (
 // hostOf returns host names as if each node had two ranks.
 func hostOf(rank int) string { return fmt.Sprintf("host%d", rank/2) }
 
-// countingStore counts the messages that a client would send for these helpers: a MultiGet waits first.
+// countingStore counts the store operations of these helpers, and the values that MultiGet reads.
 type countingStore struct {
 	Store
 	messages, values atomic.Int64
@@ -75,8 +75,8 @@ func runBarrier(ctx context.Context, s Store, opts BarrierOptions, arrivals map[
 	return errs
 }
 
-// Rank 0 names the first 16 missing ranks of any world, and the other ranks refer to rank 0. All is over soon after
-// the last timeout, with O(N) messages.
+// Rank 0 names the first 16 missing ranks of any world, and the other ranks refer to rank 0. The barrier ends soon
+// after the last timeout, with O(N) store operations.
 func TestTraceNamesMissingRanks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		worldSize := rapid.IntRange(2, 60).Draw(rt, "world size")

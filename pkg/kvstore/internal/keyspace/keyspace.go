@@ -55,7 +55,7 @@ func (s *Space) put(key string, value []byte) {
 	e.value = value
 }
 
-// Set stores value under key and releases the waits for key from it.
+// Set stores value under key. No wait misses key any longer.
 func (s *Space) Set(key string, value []byte) {
 	s.put(key, value)
 	s.satisfy(key)
@@ -132,14 +132,14 @@ func (s *Space) Delete(key string) bool {
 	return ok
 }
 
-// Append appends value to the value of key, in place if there is room. Values returned before keep their length and so
-// do not see it.
+// Append appends value to the value of key, in place if there is room. Slices returned earlier keep their length, so
+// their content does not change.
 func (s *Space) Append(key string, value []byte) {
 	old, _ := s.Get(key)
 	s.Set(key, append(old, value...))
 }
 
-// Push appends value to the queue of key and releases the oldest wait for key from that key.
+// Push appends value to the queue of key. The oldest wait for key no longer misses key.
 func (s *Space) Push(key string, value []byte) {
 	q := s.queues[key]
 	if q == nil {
@@ -178,8 +178,8 @@ func (s *Space) QueueLen(key string) int {
 }
 
 // Arrive counts one more arrival at the barrier key, under that key, as torch 2.14 does. An arrival that makes members
-// or more passes: Arrive returns nil, and every wait for key is released from it, whatever its purpose. Otherwise it
-// returns a Waiter, as Wait does. Its error is an ErrNotNumber.
+// or more passes: Arrive returns nil, and no wait, whatever its purpose, misses key any longer. Otherwise it returns a
+// Waiter, as Wait does. Its error is an ErrNotNumber.
 func (s *Space) Arrive(key string, members int64, release func()) (*Waiter, error) {
 	arrived, err := s.sum(key, 1)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Waiter is a wait for several keys. A key is done once it has been set; deleting it later does not bring it back.
+// Waiter is a wait for several keys. A key counts once it has been set, even if it is deleted later.
 type Waiter struct {
 	release func()
 	missing map[string]*list.Element // by key not yet set: the element of this wait in Space.waiting
@@ -76,7 +76,7 @@ func (s *Space) Cancel(w *Waiter) []string {
 	return keys
 }
 
-// dequeue gives up a position in the queue for key.
+// dequeue removes element from the waits for key.
 func (s *Space) dequeue(key string, element *list.Element) {
 	queue := s.waiting[key]
 	if queue.Remove(element); queue.Len() == 0 {
@@ -84,7 +84,7 @@ func (s *Space) dequeue(key string, element *list.Element) {
 	}
 }
 
-// satisfy takes key off every wait for it and releases those that now miss no key.
+// satisfy removes key from the missing keys of every wait, and releases the waits that now miss no key.
 func (s *Space) satisfy(key string) {
 	queue := s.waiting[key]
 	if queue == nil {

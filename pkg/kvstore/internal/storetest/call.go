@@ -28,7 +28,7 @@ type Call struct {
 	Keys    []Text `json:"keys"`
 	Values  []Text `json:"values"`
 	Delta   int64  `json:"delta"`
-	Later   bool   `json:"later"`   // a wait in the background, which ends before the sequence does
+	Later   bool   `json:"later"`   // the call is a wait in the background, which ends before the sequence does
 	Timeout int    `json:"timeout"` // in ms
 }
 

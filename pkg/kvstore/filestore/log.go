@@ -51,7 +51,7 @@ type recordLog struct {
 	waits  map[*keyWait]struct{}
 }
 
-// keyWait is a wait for keys. A record that sets a key takes it off; deleting the key later does not bring it back.
+// keyWait is a wait for keys. A record that sets a key removes it from missing, even if the key is deleted later.
 type keyWait struct {
 	missing map[string]struct{} // as in the file
 }
@@ -64,7 +64,7 @@ func newRecordLog() *recordLog {
 // r. After an error, l.offset is the offset of the record that could not be read, and data holds the records before
 // it.
 //
-// A length that a record claims and the file does not have allocates no memory.
+// It allocates no memory for a length that goes beyond the end of the file.
 func (l *recordLog) replay(r *bufio.Reader, end int64) error {
 	for l.offset < end {
 		left := end - l.offset

@@ -93,8 +93,8 @@ func (s *Store) NumKeys(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// ListKeys returns all keys, sorted, including the store's own. torch cuts the first letter off those. A user's key
-// "refcount/" cannot be told from the store's.
+// ListKeys returns all keys, sorted, including the store's own, whose first letter torch cuts off. A user's key
+// "refcount/" looks like the store's.
 func (s *Store) ListKeys(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := s.do(ctx, sharedLock, "list keys", nil, func() error {

@@ -26,7 +26,7 @@ type Options struct {
 
 // Store is a [kvstore.Store] in a file. Use [Open].
 //
-// The file grows by one record for each operation that changes something. It never shrinks while it is in use. A file
+// The file grows with every operation that writes, including each Delete. It never shrinks while it is in use. A file
 // that an earlier job left behind is not empty: each job needs a file of its own.
 //
 // Store differs from torch's FileStore where that goes wrong or harms other users of the file:
@@ -40,8 +40,8 @@ type Options struct {
 //   - MultiSet and MultiGet are atomic. torch's take the lock for each key.
 //   - Delete reports whether the key was present; torch always says yes. Both write the same record.
 //
-// An operation holds the file's lock only while it reads new records and writes one piece. It waits for the lock until
-// its context ends.
+// An operation holds the file's lock only while it reads new records and writes its own, in one write. It waits for the
+// lock until its context ends.
 type Store struct {
 	path    string
 	workers int
@@ -81,8 +81,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open file store %q: %w", path, err)
 	}
-	// The last user of an earlier file may remove that file before this store has the lock, and so may the last user
-	// of the file after that.
+	// The last user of a file removes it, and may do so between open and lock of this store, more than once in a row.
 	for range maxOpenAttempts {
 		s, err := open(ctx, absolute, opts)
 		if err == nil {

@@ -15,9 +15,9 @@ import (
 
 // ClientOptions are the options of a Client.
 type ClientOptions struct {
-	// Protocol is the version that the server speaks. Zero means ProtocolV2. A client cannot detect the version, so a
-	// wrong one makes Dial retry until its context ends: a torch 1.x server reads the handshake of version 2 as a
-	// key whose end never comes.
+	// Protocol is the version that the server speaks. Zero means ProtocolV2. A [Server] speaks both. A client cannot
+	// detect the version of torch's server, so a wrong one makes Dial retry until its context ends: a torch 1.x server
+	// reads the handshake of version 2 as a key whose end never comes.
 	Protocol Protocol
 
 	// Workers is the number of workers that join the store, as with wait_for_workers of torch's TCPStore. Dial then
@@ -62,14 +62,15 @@ type ClientOptions struct {
 // A call ends soon after its context. Its error names its keys; it is ErrTimeout after a deadline and the context's
 // cause otherwise. A call whose context has already ended sends nothing.
 //
-// The client cancels a wait that ends early on the wire, for which it gives the server a second. If that crosses the
-// release of the wait, Wait and ServerBarrier succeed; calls with further requests fail. Any other call that ends
-// early, and every one to torch 1.x, closes its connection, and the server may still carry it out.
+// If the context ends during a wait, the client cancels the wait on the wire and gives the server a second to confirm.
+// If the cancellation crosses the release of the wait, Wait and ServerBarrier succeed; calls with further requests
+// fail. Any other call whose context ends, and every such call to torch 1.x, closes its connection, and the server may
+// still carry it out.
 //
 // # Differences from other stores
 //
-// If another client deletes a key in the middle of a Get or MultiGet, the value is empty, or the connection breaks if
-// the server is torch's without libuv.
+// If another client deletes a key in the middle of a Get or MultiGet, the value is empty. torch's server without libuv
+// closes the connection instead.
 //
 // The errors of Wait and MultiGet name the keys that were still missing: the client asks for them after it canceled
 // the wait. With torch 1.x, and for more than 1024 keys, they name all keys.
@@ -109,7 +110,7 @@ func newClient(addr string, opts ClientOptions) *Client {
 // Addr returns the address that Dial was given.
 func (c *Client) Addr() string { return c.addr }
 
-// LocalAddr returns the address of this host in the client's latest connection. Others that reach the same server may
+// LocalAddr returns the local address of the client's latest connection. Hosts that reach the same server can probably
 // reach this host there. It is the zero value before the first connection, and without TCP.
 func (c *Client) LocalAddr() netip.AddrPort {
 	c.mu.Lock()

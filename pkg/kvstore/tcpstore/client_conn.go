@@ -123,7 +123,7 @@ func (l *clientConn) exchange(queries []query, a *answer) (failed int, err error
 // cancelWait cancels a wait that the deadline interrupted. It reports whether the server had already released the
 // wait.
 func (l *clientConn) cancelWait() (released bool, err error) {
-	// The interrupt has released mu by now, so its deadline does not replace this one.
+	// The interrupt took mu before this call of setDeadline, so its deadline cannot replace this one.
 	l.setDeadline(time.Now().Add(cancelTimeout))
 	code, _ := l.protocol.code(opCancelWait)
 	if _, err := l.nc.Write([]byte{code}); err != nil {

@@ -115,7 +115,7 @@ func (c *Client) QueuePush(ctx context.Context, key string, value []byte) error 
 	return err
 }
 
-// QueuePop removes and returns the first value from the queue of key. It blocks until there is one.
+// QueuePop removes and returns the first value from the queue of key. It blocks until the queue has a value.
 func (c *Client) QueuePop(ctx context.Context, key string) ([]byte, error) {
 	keys := []string{key}
 	for {
@@ -145,8 +145,8 @@ func (c *Client) QueueLen(ctx context.Context, key string) (int64, error) {
 	return a.number, err
 }
 
-// ListKeys returns the keys of users, in no order. As in torch, the key "init/" is not among them, although NumKeys
-// counts it.
+// ListKeys returns the keys of users, in no particular order. As in torch, the key "init/" is not among them, although
+// NumKeys counts it.
 func (c *Client) ListKeys(ctx context.Context) ([]string, error) {
 	a, err := c.call(ctx, query{op: opListKeys})
 	if err != nil {

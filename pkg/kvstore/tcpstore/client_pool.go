@@ -141,8 +141,8 @@ func (c *Client) storeLocalAddr(nc net.Conn) {
 	c.local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 }
 
-// handshake sends the first requests of the protocol. If these have no reply, it also asks for one, because an open
-// port is no proof of a store. An unconfirmed client does not ask, as torch's does not.
+// handshake sends the first requests of the protocol, and one that has a reply, because an open port is no proof of a
+// store. An unconfirmed client of protocol 1 sends nothing, as torch 1.x does.
 func (c *Client) handshake(ctx context.Context, l *clientConn) error {
 	requests := []query{c.confirmation()}
 	switch {

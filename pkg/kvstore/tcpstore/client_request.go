@@ -30,7 +30,8 @@ func (o op) answered() bool {
 	return true
 }
 
-// blocks reports whether the reply to o may take any time, and a client may cancel o.
+// blocks reports whether the server may delay the reply to o without limit. A client of protocol 2 can cancel such an
+// o.
 func (o op) blocks() bool { return o == opWait || o == opBarrier }
 
 // verb describes o in the text of an error; keys may follow.

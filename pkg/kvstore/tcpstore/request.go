@@ -86,7 +86,7 @@ func (r *request) reset() {
 func (r *request) size() int { return 16 * (cap(r.keys) + cap(r.values)) }
 
 // decoder decodes the requests of one connection. It stores only its position in the current request. The caller keeps
-// the bytes and passes all of them again, and more, each time. The decoder reads no byte twice.
+// the bytes and passes all of them again, and more, each time. The decoder reads no complete field twice.
 type decoder struct {
 	protocol Protocol
 
@@ -95,9 +95,9 @@ type decoder struct {
 
 	at     int     // position in the current request; 0 if there is none
 	req    request // the fields so far
-	fields string  // the remaining fields of this round
-	repeat string  // the fields of each further round
-	rounds uint64  // further rounds
+	fields string  // the layout of the remaining fields, up to the next repetition
+	repeat string  // the layout of the fields that come once for each count of an n
+	rounds uint64  // how many repetitions follow
 }
 
 // decode decodes the request at the start of b into d.req and returns its length. It returns 0 if b does not hold all

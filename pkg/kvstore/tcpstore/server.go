@@ -15,8 +15,9 @@ import (
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
 	// Logger gets a line at level warn for the first connection that is closed for each Reason, and one at level debug
-	// for every further one. For ReasonNotAdmitted there is a warning each minute. The zero Logger is silent. Logger
-	// should not block, because all connections wait for it, and must not call the Server.
+	// for every further one. For ReasonNotAdmitted there is at most one warning per minute. Failures to accept are logged
+	// too. The zero Logger is silent. Logger should not block, because all connections wait for it, and must not call the
+	// Server.
 	Logger zerolog.Logger
 
 	// MaxConns limits the connections that are served at a time. At the limit, a new connection takes the place of the
@@ -35,21 +36,21 @@ type ServerOptions struct {
 	StallTimeout time.Duration
 
 	// Accept, if not nil, decides about each connection, before a byte of it is read or written and before Agents
-	// receives it. With nil it is served. After io.EOF it is closed without a count, because its client has ended it.
-	// After an error that means that no file can be opened, Accept is called again. Any other error closes it for
-	// ReasonNotAdmitted. Several goroutines may call Accept, each about another connection. It must not call the Server.
-	//
-	// A later version that tunnels workers' connections can refuse here those that come without the tunnel.
+	// receives it. If Accept returns nil, the connection is served. If it returns io.EOF, because the client has ended
+	// the connection, the connection is closed and not counted in Stats.Refused. After an error that means that no file
+	// can be opened (EMFILE or ENFILE), Accept is called again. Any other error closes the connection for
+	// ReasonNotAdmitted. Calls for different connections run concurrently. Accept must not call the Server.
 	Accept func(net.Conn) error
 
-	// Agents receives each connection whose first byte is 0x80 or more, which no torch sends. It owns the connection
-	// and still reads that byte from it. It must not block and must not call the Server. Such a connection counts as
-	// accepted, not as open. Nil means that they are closed for ReasonUnknownOp.
+	// Agents receives each connection whose first byte is 0x80 or more, which no version of torch sends. It owns the
+	// connection, from which it can still read that byte. It must not block and must not call the Server. Such a
+	// connection counts as accepted, not as open. If Agents is nil, the server closes these connections for
+	// ReasonUnknownOp.
 	Agents func(net.Conn)
 
 	// ShedAgents closes up to n of the connections that Agents received and that have not authenticated, the oldest
-	// first, and returns how many. The server calls it when the process has few files left. It must not call the Server.
-	// Nil closes none.
+	// first, and returns how many it closed. The server calls it when the process has few files left. It must not call
+	// the Server. Nil closes none.
 	ShedAgents func(n int) int
 }
 
@@ -85,8 +86,8 @@ func NewServer(opts ServerOptions) *Server {
 }
 
 // Serve serves the connections that l accepts, which must be sockets, as those of package net are. A server may serve
-// several listeners. Serve closes l when it returns. After Shutdown or Close it returns ErrClosed. It also returns if
-// l is closed by others.
+// several listeners. Serve closes l when it returns. After Shutdown or Close it returns ErrClosed. If somebody else
+// closes l, it returns an error that wraps [net.ErrClosed].
 //
 // Serve retries after other failures to accept. If the process is short of files, it closes connections on which the
 // client never sent anything, and those that ServerOptions.ShedAgents closes. The last eighth of the process's files is
@@ -147,7 +148,7 @@ func (s *Server) Reset() error {
 	loop, closing := s.loop, s.closing()
 	s.mu.Unlock()
 	if loop == nil && !closing {
-		return nil // no client has connected yet
+		return nil // Serve was never called, so there are no clients
 	}
 	renewed := make(chan struct{})
 	if closing || !loop.post(func() { loop.reset(); close(renewed) }) {
@@ -158,8 +159,8 @@ func (s *Server) Reset() error {
 }
 
 // Shutdown closes the listeners and every connection that is not in the middle of a request. A wait does not count as
-// a request. The others are closed when they have finished their request. Shutdown returns nil when no connection and
-// no goroutine is left, or the cause of ctx if that ends first; Close then ends the rest.
+// a request. The others are closed when they have finished their request. Shutdown returns nil when no connection is
+// left, or the cause of ctx if ctx ends first; Close then ends the rest.
 func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.beginStop(true):
@@ -169,8 +170,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes the listeners and all connections, and returns when none of the server's goroutines is left. Serve,
-// which runs in its caller's goroutine, returns soon after. Close always returns nil.
+// Close closes the listeners and all connections, and returns when the goroutine that serves the connections has ended.
+// Serve returns soon after, when every call of ServerOptions.Accept has returned. Close always returns nil.
 func (s *Server) Close() error {
 	<-s.beginStop(false)
 	return nil

@@ -14,14 +14,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// accepting accepts the connections of one listener. ServerOptions.Accept may take long, so it is asked about several
-// connections at a time, which can share what it has to read.
+// accepting accepts the connections of one listener. ServerOptions.Accept may take long, so several of its calls run
+// concurrently. They can share work, such as reading the kernel's list of sockets.
 type accepting struct {
 	s       *Server
 	l       net.Listener
 	loop    *loop
-	places  chan struct{}  // holds one value for each connection that Accept is asked about
-	asked   sync.WaitGroup // their goroutines
+	places  chan struct{}  // holds one value for each running call of Accept
+	asked   sync.WaitGroup // the goroutines of these calls
 	failing atomic.Bool    // the last attempt has failed, and a warning has said so
 	failed  chan error     // why a connection ends Serve
 }
@@ -34,12 +34,12 @@ func newAccepting(s *Server, l net.Listener, loop *loop) *accepting {
 	return &accepting{s: s, l: l, loop: loop, places: make(chan struct{}, most), failed: make(chan error, 1)}
 }
 
-// mostAsked is how many connections ServerOptions.Accept is asked about at a time. Each may need three files: accepted,
-// duplicated, and one to ask the kernel with. So with few files it is the 128th part of them, and leaves most of those
-// that anyFiles keeps.
+// mostAsked limits the calls of ServerOptions.Accept that run concurrently. Each may need three files: the accepted
+// socket, its duplicate, and a socket for a query to the kernel. If the process may open few files, the limit of calls
+// is 1/128 of these, so that the calls leave most of the files that anyFiles keeps.
 const mostAsked = 64
 
-// wait returns when all connections have been decided about.
+// wait returns when every call of ServerOptions.Accept has returned.
 func (a *accepting) wait() { a.asked.Wait() }
 
 // run returns when nothing more can be accepted.

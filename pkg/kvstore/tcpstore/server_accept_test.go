@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Accept is asked about connections at the same time, so one that takes long delays none of the others.
+// Calls of Accept run concurrently, so a slow call delays no other connection.
 func TestAcceptIsAskedAtOnce(t *testing.T) {
 	const n = 4
 	var asked sync.WaitGroup

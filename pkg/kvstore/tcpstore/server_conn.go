@@ -31,7 +31,7 @@ type conn struct {
 
 	dec       decoder
 	in        []byte // bytes that arrived and are not decoded; nil if there are none
-	discarded int    // bytes before in that are done but still use memory
+	discarded int    // answered bytes before in that still use memory, because in shares their allocation
 	pending   outbox // replies that the client was too slow to read
 	yielded   bool   // it has more to answer, but yielded to the other connections
 
@@ -85,7 +85,7 @@ func (c *conn) receive(b []byte) (int, error) {
 	return n, err
 }
 
-// growInput makes room behind in: at most as much again, and for a long value no more than it needs.
+// growInput makes room at the end of in. It at most doubles in, and gives a long value no more room than it needs.
 func (c *conn) growInput() error {
 	room := max(c.dec.need, len(c.in)+len(c.loop.scratch))
 	if c.waiter != nil {
@@ -228,7 +228,7 @@ func (c *conn) reserveGrowth() error {
 	return c.loop.reserve(c, 0)
 }
 
-// memoryUse returns the bytes that closing c would free.
+// memoryUse returns the most bytes that closing c can free. Other connections may refer to the same values.
 func (c *conn) memoryUse() int64 { return c.held + int64(c.pending.pinned) }
 
 // idle reports whether closing c loses no request. A wait is not one, because it can take forever.

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// A connection on which the client never sent anything is closed only if its place is needed. torch 1.13 opens a
-// second connection per worker and may never use it, and the worker spins if that is closed. So the server keeps, for
-// each address, as many unused connections as that address has torch 1.13 connections in use, the oldest first.
+// A connection on which the client never sent anything, an unused connection, is closed only if its place is needed.
+// torch 1.13 opens a second connection per worker and may never use it, and the worker spins if that is closed. So the
+// server keeps, for each address, as many unused connections as that address has torch 1.13 connections in use, the
+// oldest first.
 
 // evictBatch is how many unused connections are closed at a time when the process is out of files.
 const evictBatch = 8

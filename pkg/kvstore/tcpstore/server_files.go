@@ -11,9 +11,10 @@ import (
 )
 
 // Each connection takes one of the process's files, of which agents and the process itself need some too. A client
-// that has sent a request may be a worker, and is not closed for another. So the last eighth of the files is kept
-// from such clients, and the last sixteenth from all that have proved nothing. The kernel gives a new file the lowest
-// free number, so the number of a connection's file shows which files are left, whoever has the others.
+// that has sent a request may be a worker, so the server never closes it to free a file. Instead, such clients get none
+// of the last eighth of the files. In the last sixteenth, each new connection makes the server close an unused
+// connection and one of an agent that has not authenticated. The kernel gives a new file the lowest free number, so the
+// number of a connection's file shows how many files are in use, whoever opened them.
 
 const (
 	workerParts = 8
@@ -49,7 +50,7 @@ func (c *conn) takeWorkerFile(first byte) error {
 // moveTo closes c's file and continues with fd, a duplicate of it.
 func (c *conn) moveTo(fd int) error {
 	l, old := c.loop, c.fd
-	err := l.poll.remove(old) // closing one of two duplicates would not end that
+	err := l.poll.remove(old) // epoll watches a file until its last duplicate is closed
 	l.conns[old], l.conns[fd], c.fd = nil, c, fd
 	return errors.Join(err, os.NewSyscallError("close", syscall.Close(old)), l.poll.add(fd))
 }

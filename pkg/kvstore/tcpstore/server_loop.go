@@ -42,7 +42,7 @@ type loop struct {
 	yielded      []*conn   // connections that yielded to the others
 	yieldedSpare []*conn   // the allocation of yielded for the next step
 	stalls       list.List // the *conns with a partial request, in the order of their deadlines
-	silent       list.List // the *conns on which the client never sent anything, the first accepted first
+	silent       list.List // the *conns on which the client never sent anything, in order of acceptance
 	maxSilent    int       // the most connections in silent
 	workerFiles  int       // see workerFiles
 	anyFiles     int       // see anyFiles
@@ -133,7 +133,7 @@ func (l *loop) step(timeout time.Duration) (n int, err error) {
 		fd := l.poll.fd(i)
 		if fd < 0 {
 			woken = true
-		} else if c := l.conns[fd]; c != nil { // nil: closed since the wait. One that has moved there has just nothing to do.
+		} else if c := l.conns[fd]; c != nil { // nil: closed since the wait; a conn that moved to fd since finds no data
 			l.serve(c)
 		}
 	}
@@ -286,7 +286,7 @@ func (l *loop) nextStall() time.Duration {
 }
 
 // expireStalls closes the connections whose request did not continue in time. late is how long the loop could not
-// read, because it was busy or its process was suspended. more means that there are events that it has not seen.
+// read, because it was busy or its process was suspended. more means that there are events that the loop has not seen.
 func (l *loop) expireStalls(late time.Duration, more bool) {
 	if late >= time.Second {
 		for e := l.stalls.Front(); e != nil; e = e.Next() {
@@ -295,7 +295,7 @@ func (l *loop) expireStalls(late time.Duration, more bool) {
 		}
 	}
 	limit := l.opts.StallTimeout
-	if more { // a loop that never sees all events must expire stalls all the same
+	if more { // not forever, because a loop under constant load may never see all events
 		limit *= 2
 	}
 	for first := l.stalls.Front(); first != nil; first = l.stalls.Front() {
@@ -309,7 +309,7 @@ func (l *loop) expireStalls(late time.Duration, more bool) {
 }
 
 // reserve makes sure that n more bytes may be held for c. While memory is short, it closes the connection that uses
-// most, so that no other pays for it. If none uses much, it returns an error, which closes c.
+// most, so that no other pays for it. If c uses most, or no connection uses much, it returns an error, which closes c.
 func (l *loop) reserve(c *conn, n int64) error {
 	limit := l.opts.MaxMemory / 2
 	for l.held+l.pins.size+n > limit {

@@ -90,8 +90,8 @@ func (c *conn) writeKeys() error {
 	return nil
 }
 
-// writeValues appends values to the reply. It writes large ones at once, because a reply may refer to far more bytes
-// than it should copy.
+// writeValues appends values to the reply. It sends large values without copying them, because a reply may refer to far
+// more bytes than the server should copy.
 func (c *conn) writeValues(values [][]byte) error {
 	l := c.loop
 	for _, value := range values {
@@ -132,7 +132,7 @@ func (c *conn) sendValue(value []byte) error {
 	return c.reserveGrowth()
 }
 
-// flush sends the collected replies, as far as the client reads them.
+// flush sends the collected replies, and keeps in c.pending what the client is too slow to read.
 func (c *conn) flush() error {
 	l := c.loop
 	if len(l.out) == 0 {

@@ -17,7 +17,7 @@ import (
 // errNoSocket means that a connection has no file descriptor.
 var errNoSocket = errors.New("not a socket")
 
-// adopt begins to serve nc, or refuses it. It closes nc unless it fails.
+// adopt begins to serve nc, or refuses it. It closes nc, except after an error after which the caller may try again.
 func (l *loop) adopt(nc net.Conn) error {
 	remote := nc.RemoteAddr()
 	if l.opts.Accept != nil {
@@ -79,7 +79,8 @@ func socketOf(nc net.Conn) (int, error) {
 	return fd, os.NewSyscallError("dup", err)
 }
 
-// handOver passes the connection, with its first bytes, to ServerOptions.Agents. It returns errHandedOver.
+// handOver passes the connection, with its first bytes, to ServerOptions.Agents, and returns errHandedOver. If no file
+// can be opened for it, handOver closes the connection.
 func (c *conn) handOver(first []byte) error {
 	if err := c.loop.poll.remove(c.fd); err != nil {
 		return err
@@ -109,7 +110,7 @@ func (c *prefixedConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// CloseWrite ends what is sent to the peer.
+// CloseWrite closes the sending direction, as [net.TCPConn.CloseWrite] does.
 func (c *prefixedConn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {

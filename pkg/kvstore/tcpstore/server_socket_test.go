@@ -94,7 +94,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// A client that keeps connecting causes a warning each minute, and the first one of each Reason causes one.
+// Connections that are not admitted cause one warning per minute. Every other Reason causes one warning in all.
 func TestRefusalWarnings(t *testing.T) {
 	var log bytes.Buffer
 	l := stepLoop(t, ServerOptions{Logger: zerolog.New(&log).Level(zerolog.WarnLevel)})

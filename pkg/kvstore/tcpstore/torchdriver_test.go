@@ -21,7 +21,7 @@ import (
 
 // TestTorch compares this package with each version of torch. Importing torch takes seconds of CPU time, so the tests
 // of a version share one process. Quick runs leave out torch 2.6, which has the protocol of 2.14, and the official
-// build, whose servers use libuv unless they are told not to.
+// build, whose servers use libuv by default.
 func TestTorch(t *testing.T) {
 	t.Parallel()
 	for _, build := range []torchBuild{

@@ -147,7 +147,7 @@ const magicNumber uint32 = 0x3C85F7CE
 // v2Prefix begins every connection of protocol 2: VALIDATE.
 const v2Prefix = "\x00\xce\xf7\x85\x3c"
 
-// firstAgentByte is the lowest first byte of an agent's connection. Neither protocol has such an op.
+// firstAgentByte is the lowest first byte of an agent's connection. No op code of either protocol is as high.
 const firstAgentByte = 0x80
 
 // Limits of a request. Those of a key, a value and the number of keys are torch's.

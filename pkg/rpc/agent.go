@@ -17,11 +17,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
 )
 
-// grpcAgent is the [Agent] of the backend [GRPC]. It joins membership, which knows the members, and transport, which
-// reaches them.
+// grpcAgent is the [Agent] of the backend [GRPC]. It connects package membership, which knows the members, with package
+// transport, which reaches them.
 type grpcAgent struct {
 	handle Handler
-	store  kvstore.Store // view of the store with the keys of the group
+	store  kvstore.Store // the keys of the group in the store
 	limit  int           // largest payload in bytes
 	log    zerolog.Logger
 
@@ -126,7 +126,7 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	case len(payload) > a.limit:
 		return nil, &TooLargeError{What: directionRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
 	}
-	// A nested call belongs to the call that its function serves. It may start as long as that call lasts.
+	// A nested call belongs to the call that its function serves, so it may start even while this worker shuts down.
 	if _, nested := Incoming(ctx); nested {
 		if err := a.work.Begin(ctx); err != nil {
 			return nil, err
@@ -166,7 +166,7 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 		err    error
 	}
 	ran := make(chan outcome, 1)
-	go func() { // outlives the call if the function ignores the end of its context
+	go func() { // this goroutine outlives the call if the function ignores the end of its context
 		defer a.work.End()
 		answer, err := a.run(ctx, a.Self(), function, bytes.Clone(payload))
 		ran <- outcome{bytes.Clone(answer), err}
@@ -182,8 +182,8 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 	}
 }
 
-// Shutdown implements Agent. If a graceful Shutdown fails, the agent stays usable until a Shutdown that is not
-// graceful.
+// Shutdown implements Agent. After a graceful Shutdown that failed, the agent refuses new calls of this worker, and the
+// caller must call Shutdown again, not gracefully.
 func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	a.ending.Lock()
 	defer a.ending.Unlock()
@@ -204,8 +204,8 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	if a.dynamic != nil {
 		a.dynamic.Quiesce()
 	}
-	// Close the sockets first: the other members notice the end of this worker by them. Only a worker that leaves says
-	// goodbye.
+	// Close the sockets first, because their end shows the other members that this worker has ended. Only a worker that
+	// leaves says goodbye.
 	err := errors.Join(a.server.Close(), a.client.Close())
 	a.ring.stop()
 	if a.dynamic != nil {
@@ -214,7 +214,7 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	return err
 }
 
-// drain waits until no member needs this worker. A dynamic group is left.
+// drain waits until no member needs this worker. In a dynamic group, this worker then leaves.
 func (a *grpcAgent) drain(ctx context.Context) error {
 	if a.dynamic == nil {
 		return a.work.Drain(ctx, a.store, a.static)

@@ -24,8 +24,8 @@ const GRPC = "GRPC"
 
 // Keep-alive of connections: a peer that is silent for the quiet time gets a ping, and must answer it within the time
 // for a sign of life. A dynamic group detects deaths by these pings, so its quiet time is the shortest that gRPC
-// allows. In a static group only calls depend on them, and a worker that is suspended for a short time must not lose
-// its calls.
+// allows. In a static group only calls depend on the pings, and a worker that is suspended for a short time must not
+// lose its calls.
 const (
 	dynamicSignOfLife = 5 * time.Second
 	staticQuiet       = 20 * time.Second

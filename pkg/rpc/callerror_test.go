@@ -215,7 +215,7 @@ type earlyDeadline struct {
 
 func (h earlyDeadline) Deadline() (time.Time, bool) { return h.deadline, true }
 
-// A function that ends at the deadline can answer before the caller's context has ended. The call times out even so.
+// A function that ends at the deadline can answer before the caller's context has ended. The call still times out.
 func TestDeadlineBeforeContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

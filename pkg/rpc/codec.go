@@ -92,8 +92,8 @@ func binaryDecoder[T any]() func([]byte) (T, error) {
 }
 
 // cborCodec returns the codec of all other types. Values keep what Go distinguishes: the width and all bits of
-// floating-point numbers (of NaNs too), the zone and nanoseconds of times, the value of integers of any size, and all
-// bytes of strings. Map keys are sorted, so equal values have equal bytes.
+// floating-point numbers (of NaNs too), the UTC offset and nanoseconds of times, the value of integers of any size, and
+// all bytes of strings. Map keys are sorted, so equal values have equal bytes.
 func cborCodec[T any]() (codec[T], error) {
 	enc, err := cbor.EncOptions{
 		Sort:          cbor.SortCoreDeterministic,

@@ -36,9 +36,9 @@
 //   - []byte is sent unchanged and without a copy.
 //   - A type with AppendBinary or MarshalBinary, and UnmarshalBinary, encodes itself.
 //   - All other types use CBOR (RFC 8949), with the struct tags of json or cbor. Floating-point numbers keep their
-//     width and bits, times keep their zone, and nil slices differ from empty ones. A type with MarshalText and
-//     UnmarshalText is a text. Fields that one side lacks are ignored. A value of type any arrives as the type that
-//     the CBOR library chooses: uint64, map[any]any.
+//     width and bits, times keep their offset from UTC, and nil slices differ from empty ones. A type with MarshalText
+//     and UnmarshalText is a text. Fields that one side lacks are ignored. A value of type any arrives as the type that
+//     the CBOR library chooses, such as uint64 or map[any]any.
 //
 // Both sides must use the same types. Bytes that do not fit cause an [EncodingError], but two different structs may
 // fit. Handle and Call reject types that cannot be sent: channels, functions, and interfaces except any.

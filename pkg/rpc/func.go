@@ -41,7 +41,7 @@ func (f Func[Req, Resp]) check() error {
 	return f.err
 }
 
-// Handle registers do as the code of f in fns. It runs when a worker of the group, including this one, calls f. Calls
+// Handle registers do as the code of f in fns. do runs when a worker of the group, including this one, calls f. Calls
 // run do concurrently. The context of do ends with the caller's deadline and with the group. [Incoming] returns the
 // caller.
 //

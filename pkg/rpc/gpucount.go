@@ -8,8 +8,8 @@ import (
 )
 
 // countGPUs sets the device count of the options if neither the program nor elasticrun has set it, as under torchrun.
-// It runs nvidia-smi only if nothing else knows the number and this worker has maps or devices of its own: that can
-// take seconds, and most groups have none. Otherwise a count that fails is 0.
+// It runs nvidia-smi, which can take seconds, only if nothing else knows the number and this worker has maps or devices
+// of its own. Without these, an unknown number counts as 0.
 func (c *Config) countGPUs(ctx context.Context) error {
 	options, ok := c.Options.(*GRPCOptions)
 	if !ok || options == nil || options.DeviceCount != 0 {

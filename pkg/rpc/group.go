@@ -86,10 +86,10 @@ func (g *Group) Done() <-chan struct{} { return g.agent.Done() }
 // way or can start one; meanwhile this worker continues to serve calls. In a dynamic group this worker leaves: Shutdown
 // waits for the calls of this worker and for the functions that run in it.
 //
-// If ctx ends first, or something else fails, the group ends as with Close, and Shutdown returns the reason. Without a
-// deadline of ctx the limit is [ShutdownTimeout]. In all cases nothing of the group is left when Shutdown returns.
-// Later calls wait for the first. A function that is being called cannot call Shutdown, because Shutdown would wait for
-// that function.
+// If ctx ends first, or something else fails, the group ends as with Close, and Shutdown returns the reason. If ctx has
+// no deadline, the limit is [ShutdownTimeout]. When the first call returns, nothing of the group is left, except
+// functions that ignore the end of their contexts. A later call waits for the first, or until its own ctx ends. A
+// function of the group cannot call Shutdown, because Shutdown would wait for that function.
 func (g *Group) Shutdown(ctx context.Context) error {
 	if call, ok := Incoming(ctx); ok && call.Group == g {
 		return errors.New("shut down the group: a function of the group cannot do this, " +
@@ -124,7 +124,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends the group at once. Calls under way fail with [ErrShutdown], and the other members treat it as a death.
+// Close ends the group at once. Calls under way fail with [ErrShutdown], and the other members treat the end as a death.
 // Close also ends a Shutdown under way. It waits for the goroutines of the group. After Shutdown it does nothing.
 func (g *Group) Close() error {
 	if g.beginEnd(nil) {
@@ -223,8 +223,8 @@ func (g *Group) call(ctx context.Context, to, function string, payload []byte) (
 	if err == nil {
 		return answer, nil
 	}
-	// The clock can reach the deadline before ctx is done: then a function that reported the end of its own context was
-	// faster.
+	// The clock can pass the deadline before ctx is done. If the called function has then already returned the end of its
+	// own context as an error, the call has timed out all the same.
 	deadline, _ := ctx.Deadline()
 	expired := !deadline.IsZero() && !time.Now().Before(deadline)
 	if expired {

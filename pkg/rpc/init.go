@@ -27,7 +27,7 @@ type Config struct {
 	Name string
 
 	// Store is the store that the members share. The caller closes it after the group has ended. If it is nil, Init
-	// opens the store of InitMethod, which also defines rank and world size, and the group closes it.
+	// opens the store of [Common].InitMethod, which also defines rank and world size, and the group closes it.
 	Store kvstore.Store
 	// Rank and WorldSize are the position of this worker in a static group. With a Store, WorldSize 0 means a dynamic
 	// group, which ignores Rank. Without a Store both may be 0; otherwise they must agree with InitMethod.

@@ -25,7 +25,7 @@ func (a *grpcAgent) request(to membership.Record, function string, payload []byt
 
 // connectAll calls members before a static group is ready, like the dummy round of RPC in torch (torch 2.14
 // torch/distributed/rpc/backend_registry.py, _tensorpipe_init_backend_handler). All members call rank 0, and rank 0
-// calls all. So each member has been reached and has reached another one, with N connections and not N². Other
+// calls all. So each member has been reached and has reached another one, with about 2N connections and not N². Other
 // connections are made when they are first needed.
 func (a *grpcAgent) connectAll(ctx context.Context, members []membership.Record) error {
 	if a.static.ID != 0 {

@@ -48,7 +48,7 @@ func (a *grpcAgent) watchSuccessor(ctx context.Context) {
 			retry = time.After(watchRetryDelay)
 		}
 		select {
-		case <-view.Changed: // the cause of the end of the watch, or its effect
+		case <-view.Changed: // the change that ended the watch, or the eviction that followed its end
 		case <-retry:
 		case <-a.dynamic.Done():
 			return

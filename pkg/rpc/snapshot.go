@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// snapshot is what follows from one version of the members. It is immutable.
+// snapshot is one version of the members, and the devices and maps that follow from it. It is immutable.
 type snapshot struct {
 	view    View
 	members map[string]membership.Record // by name

@@ -121,8 +121,8 @@ func encodeAnswer(payload []byte, err error) [][]byte {
 	return [][]byte{b}
 }
 
-// encodeRefusal encodes an error that has a status without a body. Any other error, which no Handler returns, is
-// encoded as an error of the function.
+// encodeRefusal encodes an error that has a status without a body. Any other error, such as that of an ended context,
+// is encoded as an error of the function.
 func encodeRefusal(err error) [][]byte {
 	for kind, sentinel := range refusals {
 		if errors.Is(err, sentinel) {

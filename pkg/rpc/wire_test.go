@@ -88,7 +88,7 @@ func TestWireErrors(t *testing.T) {
 			}
 		}
 	}
-	// An error that no Handler returns is encoded too, and so is the error of a malformed request.
+	// An error without a status of its own is encoded too, and so is the error of a malformed request.
 	_, err := decodeAnswer(join(encodeAnswer(nil, fmt.Errorf("wrapped: %w", errTest))))
 	if remote := (*RemoteError)(nil); !errors.As(err, &remote) || remote.Message != "wrapped: the test's own" {
 		t.Errorf("another error: %v", err)

@@ -70,8 +70,8 @@ func (c *conn) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return c.attempt, nil
 }
 
-// close ends the calls under way with the given error. It closes the socket first, because gRPC would wait for a peer
-// that does not read.
+// close ends the calls under way with the given error. It closes the socket first, because gRPC would otherwise wait
+// for a peer that does not read.
 func (c *conn) close(reason error) {
 	c.mu.Lock()
 	if c.closedBy == nil {

@@ -199,8 +199,8 @@ func (p *Pool) release(c *conn) {
 	}
 }
 
-// part removes an abandoned connection and reports whether it was there; then the caller closes it. The caller holds
-// the lock.
+// part removes c from the pool if c is abandoned and has no user, and reports whether it did; the caller must then
+// close c. The caller holds the lock.
 func (p *Pool) part(c *conn) bool {
 	_, open := p.conns[c]
 	last := open && c.uses == 0 && !c.pooled
@@ -222,5 +222,5 @@ func (p *Pool) giveUp(c *conn) {
 // attempt.
 func (c *conn) failed() bool { return c.grpc.GetState() == connectivity.TransientFailure }
 
-// unmade reports whether gRPC is connecting. Without users it would retry for ever.
+// unmade reports whether gRPC is still making the connection. It would retry forever, even without users.
 func (c *conn) unmade() bool { return !c.serves.Load() && c.grpc.GetState() == connectivity.Connecting }

@@ -66,7 +66,7 @@ type Server struct {
 	ending bool // Shutdown or Close has begun
 	left   bool // leaving is closed
 
-	stopped bool // a Shutdown has been waited for
+	stopped bool // a Shutdown has ended: every handler has returned
 }
 
 // Serve answers the clients that ln accepts until Shutdown or Close. It owns ln.

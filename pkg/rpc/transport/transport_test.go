@@ -188,8 +188,7 @@ func TestContext(t *testing.T) {
 	checkEcho(t, p, addr)
 }
 
-// TestPeerComesBack calls a peer that is absent, starts, stops and starts again. The first call after each change sees
-// it.
+// TestPeerComesBack calls a peer that is absent, starts, stops and starts again. At most one call misses a change.
 func TestPeerComesBack(t *testing.T) {
 	ln := listen(t)
 	addr := ln.Addr().String()
@@ -227,7 +226,7 @@ func TestPeerComesBack(t *testing.T) {
 		s := Serve(ln, ServerOptions{Handle: echo})
 		checkEcho(t, p, addr)
 		s.Close()
-		// A call that is made before the end was noticed may fail otherwise, but not last.
+		// A call that begins before the pool has noticed the end may fail with another error.
 		_, _ = p.Call(within(t, testTimeout), addr, []byte("x"))
 		refused()
 	}

@@ -31,7 +31,7 @@ func (p *Pool) Watch(ctx context.Context, addr string, hello []byte, begun func(
 }
 
 func (c *conn) watch(ctx context.Context, hello []byte, begun func()) error {
-	// The stream outlives ctx by the goodbye. Before the peer has accepted, there is no goodbye.
+	// After ctx has ended, the stream lasts until the goodbye is sent. A watch that the peer has not accepted needs none.
 	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unagreed := context.AfterFunc(ctx, cancel)

@@ -62,8 +62,8 @@ func (s *Server) hold(stream grpc.ServerStream) error {
 	return fmt.Errorf("watched from %s: %w without goodbye: %s", from, ErrConnection, status.Convert(err).Message())
 }
 
-// hear returns a client's next message, or ErrClosed when this server leaves: then it waits for no client. The
-// receiving goroutine ends with the stream, when beWatched has returned.
+// hear returns a client's next message, or ErrClosed when this server shuts down, so that Shutdown waits for no client.
+// The receiving goroutine ends with the stream, when beWatched has returned.
 func (s *Server) hear(stream grpc.ServerStream) ([]byte, error) {
 	var word []byte
 	heard := make(chan error, 1)

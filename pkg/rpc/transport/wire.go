@@ -18,8 +18,8 @@ const (
 	watchPath   = "/" + service + "/" + watchMethod
 )
 
-// watchBegun is the only message of a server in a watch; a client sends only its hello. To end the stream in order is
-// the goodbye of either end.
+// watchBegun is the only message of a server in a watch; a client sends only its hello. Either end says goodbye by
+// ending the stream without an error.
 const watchBegun = "b"
 
 // Limits in bytes, the same at both ends. gRPC's default buffers and windows stay: larger ones gained nothing.

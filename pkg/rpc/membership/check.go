@@ -114,7 +114,7 @@ func (r Record) encode() ([]byte, error) {
 	return data, nil
 }
 
-// decodeRecord reads what the member wrote whose key this is.
+// decodeRecord decodes data, the record that a member stored under key.
 func decodeRecord(key string, data []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil {

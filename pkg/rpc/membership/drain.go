@@ -14,7 +14,7 @@ import (
 const (
 	shutdownKey = "shutdown/" // + rank: this member drains. The value is its status and name, for error messages only.
 	idleKey     = "idle"      // the number of idle members
-	doneKey     = "done"      // exists once all members were idle at the same time
+	doneKey     = "done"      // set after all members were idle at the same time
 	drainedKey  = "left"      // see leaveStore
 )
 
@@ -60,7 +60,7 @@ func (w *Work) Drain(ctx context.Context, store kvstore.Store, self Record) erro
 	}
 	if err == nil {
 		if d.sawAllIdle {
-			_ = store.Set(cleanup, doneKey, []byte("1")) // if this fails, the others find out when their time is over
+			_ = store.Set(cleanup, doneKey, []byte("1")) // if this fails, the others read the count when their contexts end
 		}
 		leaveStore(cleanup, store, self, drainedKey)
 	}

@@ -109,7 +109,7 @@ func (d *Dynamic) resolve(ctx context.Context, incarnation uint64) {
 	}
 }
 
-// suspectQueue holds suspected members. Each is in the queue or examined at most once at a time.
+// suspectQueue holds suspected members. At any time, a member is in the queue or under examination at most once.
 type suspectQueue struct {
 	wake chan struct{} // holds a token if queued is not empty
 

@@ -75,7 +75,7 @@ type backoff struct {
 	next  time.Duration
 }
 
-// first reports whether no attempt has failed since the last reset.
+// first reports whether there was no pause since the last reset.
 func (b *backoff) first() bool { return b.next == 0 }
 
 func (b *backoff) reset() { b.next = 0 }

@@ -23,8 +23,8 @@ const keptEntries = 256
 
 // changeLog is the log of a dynamic group in its store.
 //
-// The version of the stored snapshot only increases. An entry is deleted once the snapshot is more than keptEntries
-// ahead of it. So a missing entry proves the end of the log only if the stored snapshot is no newer.
+// The version of the stored snapshot only increases. An entry may be deleted once the stored snapshot is keptEntries or
+// more ahead of it. So a missing entry proves the end of the log only if the stored snapshot is no newer.
 //
 // Only the creator of an entry sets its key again, to wake others. Then checkpoint reads the stored snapshot. If the
 // writer was paused while keptEntries other entries were made, its Set recreates a deleted entry, and checkpoint
@@ -87,9 +87,9 @@ func (l changeLog) replay(ctx context.Context, s snapshot) (snapshot, error) {
 	}
 }
 
-// commit appends the changes that decide returns. It calls decide with the newest snapshot, and again after each new
-// entry of any writer, until decide returns no change. It returns the snapshot of the last call. from may be old. After
-// an error of the store it is unknown whether the last change was made.
+// commit appends the changes that decide returns. It calls decide with from, which may be old, and again after each
+// further entry of any writer, until decide returns no change. It returns the snapshot of the last call. After an error
+// of the store it is unknown whether the last change was made.
 func (l changeLog) commit(
 	ctx context.Context, from snapshot, decide func(snapshot) (*change, error),
 ) (snapshot, error) {
@@ -115,9 +115,9 @@ func (l changeLog) commit(
 	}
 }
 
-// checkpoint stores the snapshot s, whose last entry this member just created, and deletes old entries. If the log was
-// already far ahead, that entry's key had been deleted before and the new one does not count. Then checkpoint deletes
-// the key and returns the newest snapshot.
+// checkpoint stores the snapshot s, whose last entry this member just created, and deletes old entries. If the stored
+// snapshot is already keptEntries or more ahead, this member may have recreated a deleted entry, which does not count.
+// Then checkpoint deletes the entry's key and returns the newest snapshot.
 func (l changeLog) checkpoint(ctx context.Context, s snapshot) (snapshot, error) {
 	old, text, err := l.stored(ctx)
 	for err == nil {
@@ -151,7 +151,7 @@ func (l changeLog) checkpoint(ctx context.Context, s snapshot) (snapshot, error)
 	return snapshot{}, err
 }
 
-// prune deletes the entries that are more than keptEntries behind old, the stored snapshot, and raises its floor. If a
+// prune deletes the entries that are keptEntries or more behind old, the stored snapshot, and raises its floor. If a
 // writer dies during prune, the stored floor stays, and the next writer deletes the rest.
 func (l changeLog) prune(ctx context.Context, old *snapshot) error {
 	for ; old.Floor <= old.Version-keptEntries; old.Floor++ {

@@ -49,7 +49,7 @@ type verdict struct {
 // after ctx has ended, and twice that if ctx ends during the claim of the rank. Rank 0 may host the store, so it waits
 // as long until all members that came have read the result.
 //
-// Each member sends six short requests and two that wait, O(N) in all. But N members get N records each.
+// Each member makes seven short store operations and two that wait, O(N) in all. But N members get N records each.
 func FormStatic(
 	ctx context.Context, store kvstore.Store, self Record, warm func(ctx context.Context, members []Record) error,
 ) ([]Record, error) {
@@ -100,7 +100,7 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // leaveStore ends a member's use of the store. Rank 0, which may host the store, waits until all members have called
-// it. leaveStore returns no error, because all that a failure prevents is this wait.
+// leaveStore. It returns no error, because a failure only prevents this wait.
 func leaveStore(ctx context.Context, store kvstore.Store, self Record, key string) {
 	n, err := store.Add(ctx, key, 1)
 	if err == nil && n >= int64(self.WorldSize) {

@@ -12,8 +12,8 @@ type unsynced struct {
 	err    error
 }
 
-// syncAll makes all other members of a snapshot read it. It returns the members that did not confirm it, in ascending
-// order of their ids.
+// syncAll makes all other members of the snapshot read the log up to its version. It returns the members that did not
+// confirm this, in ascending order of their ids.
 func (d *Dynamic) syncAll(ctx context.Context, current snapshot) []unsynced {
 	others := current.others(d.self.Incarnation)
 	errs := make([]error, len(others))

@@ -61,8 +61,8 @@ func TestFormStaticWrongFirstWithFaults(t *testing.T) {
 	}
 }
 
-// A group of one that fails before it is counted as ready leaves nothing. After that, no other worker can use the
-// store, and it gets an error.
+// A group of one that fails before it is counted as ready leaves nothing. If it fails after that, no other worker can
+// use the store: each gets an error.
 func TestFormStaticAloneFails(t *testing.T) {
 	errSick := errors.New("sick")
 	for _, counted := range []bool{false, true} {

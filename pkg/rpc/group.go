@@ -124,7 +124,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends the group at once. Calls under way fail with [ErrShutdown], and the other members treat the end as a death.
+// Close ends the group at once. Calls under way fail with [ErrShutdown], and other members treat the end as a death.
 // Close also ends a Shutdown under way. It waits for the goroutines of the group. After Shutdown it does nothing.
 func (g *Group) Close() error {
 	if g.beginEnd(nil) {

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// Errors of every store, client and server wrap one of these, where one fits. Test for them with [errors.Is].
+// Errors of every store, client and server wrap one of these if one applies. Test for them with [errors.Is].
 var (
 	// ErrTimeout means that the context of an operation reached its deadline. The text of a wait's error names the
 	// keys that were still missing. The error also wraps the context's own error.

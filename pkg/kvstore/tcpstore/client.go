@@ -144,7 +144,7 @@ func (c *Client) closed() bool {
 	}
 }
 
-// call sends queries, of which there is at least one, on one connection. Its error names the query that failed.
+// call sends one or more queries on one connection. Its error names the query that failed.
 func (c *Client) call(ctx context.Context, queries ...query) (answer, error) {
 	a, failed, err := c.try(ctx, queries)
 	if err != nil {

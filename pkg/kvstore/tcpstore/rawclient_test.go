@@ -178,7 +178,7 @@ func (s *Server) inLoop(f func(l *loop)) {
 }
 
 // steppedLoop is a loop without a goroutine. It steps when one of its clients has written or reads, and when the test
-// says so. It therefore reads in exactly the pieces that were written, and at the time that the test chooses.
+// calls step. So it reads in exactly the pieces that were written, and at the time that the test chooses.
 type steppedLoop struct {
 	*loop
 	t testing.TB

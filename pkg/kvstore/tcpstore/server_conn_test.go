@@ -130,7 +130,7 @@ func TestSlowReaderDelaysNoOther(t *testing.T) {
 	good, slow := l.connect(ProtocolV2), l.connect(ProtocolV2)
 	good.send(opSet, "big", bytes.Repeat([]byte("0123456789abcdef"), maxValue/16))
 	good.ping()
-	// It asks for 8 GiB and sends another request behind that, and reads nothing.
+	// The slow client asks for 8 GiB, sends another request behind that, and reads nothing.
 	keys := []any{1000}
 	for range 1000 {
 		keys = append(keys, "big")
@@ -141,8 +141,8 @@ func TestSlowReaderDelaysNoOther(t *testing.T) {
 	good.send(opGet, "big")
 	good.expect("small")
 	good.send(opCheck, 1, "n")
-	good.expect(replyNotReady) // the server does not work in advance
-	// It then reads some of the values, and all are as they were.
+	good.expect(replyNotReady) // the add behind the values has not run
+	// The slow client then reads some of the values, which are unchanged.
 	for range 3 {
 		slow.expect(string(bytes.Repeat([]byte("0123456789abcdef"), maxValue/16)))
 	}

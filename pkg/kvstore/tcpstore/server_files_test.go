@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A client that sends a request gets none of the last files. One that has such a file moves to a lower one if there is
-// one now. Agents and unused connections may have them.
+// A client that sends a request gets none of the last files. If its connection has such a file, the connection moves to
+// a lower one that has become free. Agents and unused connections may have the last files.
 func TestWorkersLeaveFiles(t *testing.T) {
 	var agents int
 	l := stepLoop(t, ServerOptions{Agents: func(nc net.Conn) { agents++; _ = nc.Close() }})

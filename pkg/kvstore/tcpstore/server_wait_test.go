@@ -88,8 +88,8 @@ func TestProtocolV1CancelsByNextRequest(t *testing.T) {
 	waiter.ping()
 }
 
-// A torch 1.13 client that continues without the reply to its wait does not get that reply before the one to its next
-// request, even if the wait was released in between.
+// A torch 1.13 client that sends its next request during a wait gets no reply to the wait, even if the wait was
+// released in between.
 func TestSilentCancelCrossesRelease(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	c := l.connect(ProtocolV1)

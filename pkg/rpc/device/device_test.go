@@ -59,7 +59,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// What a worker writes for its devices, other workers read as the same devices, or writing fails.
+// A device that can be encoded is decoded to the same device.
 func TestJSON(t *testing.T) {
 	written, err := json.Marshal(Map{CUDA(1): CPU(), CPU(): CUDA(0)})
 	if want := `{"cpu":"cuda:0","cuda:1":"cpu"}`; err != nil || string(written) != want {

@@ -73,7 +73,7 @@ var torchTexts = map[error]string{
 	ErrInvalidTargets:    "Node %s has target devices with invalid indices in its device map for %s",
 }
 
-// verdict is this package's own.
+// verdict returns this package's verdict.
 func (g torchGroup) verdict() torchVerdict {
 	if e, refused := errors.AsType[*MapError](Validate(g.Workers, g.Static)); refused {
 		text := torchTexts[e.Err]

@@ -78,7 +78,7 @@ func (d *Dynamic) evict(ctx context.Context, from snapshot, members ...Record) (
 	return current, nil
 }
 
-// cleanUpEvicted cleans up after the eviction of a member, whoever evicted it.
+// cleanUpEvicted logs the eviction of a member, by this or another member, and deletes the query keys of m.
 func (d *Dynamic) cleanUpEvicted(ctx context.Context, m Record) {
 	d.opts.Logger.Warn().Str("worker", m.Name).Int("id", m.ID).Str("address", m.Address).
 		Msg("a dead member was evicted from the group")

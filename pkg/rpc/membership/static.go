@@ -22,7 +22,8 @@ const (
 // cleanupTimeout limits a member's store operations after its own context or the group's work has ended.
 const cleanupTimeout = 2 * time.Second
 
-// verdict is written once. No member succeeds before it says OK, and no member fails after that.
+// verdict is written once. No member succeeds before it says OK. After that, only a member that cannot reach the store
+// fails.
 type verdict struct {
 	OK   bool   `json:"ok,omitempty"`
 	By   string `json:"by,omitempty"` // the member that gave up

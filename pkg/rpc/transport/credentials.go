@@ -51,7 +51,7 @@ type loggingCredentials struct {
 // ServerHandshake implements [credentials.TransportCredentials].
 func (c *loggingCredentials) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := c.TransportCredentials.ServerHandshake(accepted)
-	// A client that closes at once only probes whether this server listens. This server's end then closes the
+	// EOF: the client only probes whether this server listens. ErrClosed: this server has ended and closed the
 	// connection.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		level := zerolog.WarnLevel

@@ -2,7 +2,7 @@
 //
 // A [Handler] runs the rendezvous of one run id. [Handler.NextRendezvous] enters a round and returns a [Round]: the
 // rank of the node, the ranks of its workers, the restarts charged so far, and the address of the worker store. During
-// a round, [Handler.Stops] tells the agent when to stop its workers, and the agent reports what they do with
+// a round, the agent receives from [Handler.Stops] when it must stop its workers, and reports what they do with
 // [Handler.Fail], [Handler.Succeed] and [Handler.Leave]. The rendezvous decides once for all nodes whether a failure
 // costs a restart, and how the job ends ([Outcome]).
 //

@@ -19,11 +19,11 @@ type Handler interface {
 	Backend() string
 	// RunID identifies the job among all that share the backend.
 	RunID() string
-	// NextRendezvous reports that every worker of this node has ended, and blocks until a round with this node is
-	// decided. It first releases what this node held in the last round, such as its worker store, and discards a Stop
-	// of that round that the agent has not received. With self.Preempted the worker store stays until Shutdown. If the run
-	// id has ended it returns an [*EndedError]. Any other error wraps exactly one kind of [ErrRendezvous], or is the cause
-	// of ctx, or says that self is not valid.
+	// NextRendezvous reports that every worker of this node has ended, and blocks until a round with this node is decided.
+	// It first releases what this node held in the last round, such as its worker store, and discards a Stop of that round
+	// that the agent has not received. With self.Preempted the worker store stays until the job has ended or Shutdown is
+	// called. If the run id has ended it returns an [*EndedError]. Any other error wraps exactly one kind of
+	// [ErrRendezvous], or is the cause of ctx, or says that self is not valid.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
 	// Stops receives a [Stop] when the workers of the current round must be stopped: for example because a worker
 	// failed, a node left or joined, or the store does not answer. The agent stops the workers and calls
@@ -40,11 +40,11 @@ type Handler interface {
 	Quiet(q *Quiet)
 	// Started reports that the workers of the current round have been started. It does not block.
 	Started()
-	// Stepped reports the steps of the current round so far: the first one soon, more of them from time to time. It does
-	// not block, and replaces what it has reported before, as Member.Steps does in the end.
+	// Stepped reports the steps of the current round so far: soon after the first one, then from time to time. Each report
+	// replaces the one before, and Member.Steps replaces the last. Stepped does not block.
 	Stepped(s Steps)
-	// Used returns how all workers of the job have used their time; nil if nothing is known. final says that the job has
-	// ended, and that it is the same on all nodes. Before that it is what this node sees.
+	// Used returns how all workers of the job have used their time; nil if nothing is known. If final is true, the job has
+	// ended and the result is the same on all nodes. Until then the result is what this node knows.
 	Used() (used *goodput.Goodput, final bool)
 	// Stopped reports that every worker of this node in the current round has ended. It does not block. NextRendezvous
 	// implies it. Between the two calls no KillBy applies.
@@ -53,15 +53,15 @@ type Handler interface {
 	// workers. It does not block. The agent then stops its workers and calls NextRendezvous with Member.Failure, which
 	// replaces f.
 	Fail(f Failure)
-	// Succeed reports that all workers of this node have exited with 0. It returns nil, nil when those of every node
-	// have. If the round must be run again it returns the Stop, and the agent calls NextRendezvous. Its errors are those
-	// of NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says nothing about the
-	// job, so the agent ends with success.
+	// Succeed reports that all workers of this node have exited with 0. It returns nil, nil when the workers of every node
+	// have exited with 0. If the round must be run again it returns the Stop, and the agent calls NextRendezvous. Its
+	// errors are those of NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says
+	// nothing about the job, so the agent ends with success.
 	//
 	// barrier is how long this node waits for the others at torch's exit barrier: 0 for not at all, [NoTimeout] without
-	// limit. After that the handler takes this node out of the round if it can, waits for that for a short time only, and
-	// returns an [ErrTimeout]: this node's success stands, whatever becomes of the others. It returns a [*NeededError]
-	// instead, and Succeed may be called again, if this node has to stay. If ctx ends, Succeed returns its cause at once.
+	// limit. After that the handler takes this node out of the round, waits only briefly for the confirmation, and returns
+	// an [ErrTimeout]: this node's success stands, whatever becomes of the others. If this node has to stay, Succeed
+	// returns a [*NeededError] instead and may be called again. If ctx ends, Succeed returns its cause at once.
 	Succeed(ctx context.Context, barrier time.Duration) (*Stop, error)
 	// Preempt asks for the preemption of the whole job. It does not block. The first request of any node counts. A Stop
 	// with a Preemption follows if workers run, and NextRendezvous ends with [EndPreempted], or [EndSucceeded] if all
@@ -99,8 +99,8 @@ type Member struct {
 	// Preempted says that a preemption has ended the last round, so that none follows. Workers of other nodes may still
 	// save, and need the worker store of that round.
 	Preempted bool
-	// Finished says that the workers of this node have done all their work in the last round, although it was ended.
-	// Stop says that a worker thinks that no restart helps, and ExcludeNode that the node is at fault.
+	// Finished says that the workers of this node had done all their work in the last round when it was stopped. Stop says
+	// that a worker thinks that no restart helps, and ExcludeNode that the node is at fault.
 	Finished, Stop, ExcludeNode bool
 	// Steps are the steps that workers of this node have shown in the last round.
 	Steps Steps

@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/goodput"
 )
 
-// Failure is what a node tells the other nodes about one of its workers.
+// Failure is what a node reports to the other nodes about one of its workers.
 type Failure struct {
 	failure.Failure
 	// Grade orders failures by the evidence that they are the root cause: the lowest grade is the likeliest cause.
@@ -22,7 +22,7 @@ type Failure struct {
 	// Alike says that other workers of the node have failed in the same way.
 	Alike bool `json:"alike,omitempty"`
 	// OnlyStopped says that no worker of the node has failed by itself. A worker that was stopped may have caused a
-	// failure elsewhere, but is none on its own.
+	// failure elsewhere, but its own exit is no failure.
 	OnlyStopped bool `json:"only_stopped,omitempty"`
 }
 
@@ -73,8 +73,8 @@ type Outcome struct {
 	Rule Rule `json:"rule,omitempty"`
 	// Text is one line for people. It may be empty.
 	Text string `json:"text,omitempty"`
-	// ClosedBy says for people who has closed the run, such as user@host. It is empty unless the ending is EndClosed, and
-	// if that is not known.
+	// ClosedBy says for people who has closed the run, such as user@host. It is empty if that is not known, and with any
+	// Ending but EndClosed.
 	ClosedBy string `json:"closed_by,omitempty"`
 	// Used is how the workers of the job have used their time; nil if that is not known.
 	Used *goodput.Goodput `json:"used,omitempty"`
@@ -154,8 +154,8 @@ type Stop struct {
 	// Final says that the job has ended, so the workers may take the time of a shutdown, not that of a restart.
 	Final bool
 	// Silence says that the round ends only because this node has not heard from the rendezvous for long, or has lost it.
-	// If all workers had exited with 0 by then, the agent may call Succeed all the same; it returns a Stop if the round
-	// has ended otherwise.
+	// If all workers had exited with 0 by then, the agent may still call Succeed. Succeed returns a Stop if the round has
+	// ended otherwise.
 	Silence bool
 	// Preemption, unless it is nil, asks the agent to let the workers save before it stops them. KillBy is set, and is
 	// later than the end of the preemption's grace unless the workers were being stopped already.
@@ -165,8 +165,8 @@ type Stop struct {
 	KillBy time.Time
 }
 
-// Merge returns s with what an earlier Stop asks, if that is about the same round: to let the workers save, and to kill
-// them by an earlier time.
+// Merge returns s with what an earlier Stop of the same round adds: a Preemption that s lacks, an earlier KillBy, and
+// Final. If earlier is about another round, Merge returns s unchanged.
 func (s Stop) Merge(earlier Stop) Stop {
 	if s.Round != earlier.Round {
 		return s

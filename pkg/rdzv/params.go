@@ -11,7 +11,7 @@ import (
 type Parameters struct {
 	// Backend is the registered name of the backend.
 	Backend string
-	// Endpoint is host[:port]. Its meaning depends on the backend; it may be empty.
+	// Endpoint is host[:port], or a list of these with commas. Its meaning depends on the backend; it may be empty.
 	Endpoint string
 	// RunID identifies the job.
 	RunID string

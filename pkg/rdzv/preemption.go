@@ -19,6 +19,6 @@ type Preemption struct {
 	Left time.Duration `json:"left,omitempty"`
 }
 
-// SignalSpread is how long before the launcher workers may get their own copy of a signal that all processes of a node
-// got: an exit or a failure that is not older follows from the signal.
+// SignalSpread is how much earlier than the launcher the workers may receive a signal that is sent to all processes of
+// a node. An exit or a failure follows from the signal unless it is older than that.
 const SignalSpread = time.Second

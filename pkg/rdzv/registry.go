@@ -18,7 +18,7 @@ type Creator interface {
 }
 
 // Registry finds backends by name, like torch's RendezvousHandlerRegistry. The zero value is empty and ready to use.
-// Register must not run beside other calls.
+// Register must not be called concurrently with other methods.
 type Registry struct {
 	creators map[string]Creator
 }

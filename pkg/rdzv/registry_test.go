@@ -18,7 +18,7 @@ func (n named) Create(context.Context, Parameters) (Handler, error) {
 	return fakeHandler{n.says}, nil
 }
 
-// fakeHandler is one that is only asked for its name.
+// fakeHandler is a handler of which the registry needs only the name.
 type fakeHandler struct{ backend string }
 
 func (f fakeHandler) Backend() string { return f.backend }

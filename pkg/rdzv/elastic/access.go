@@ -20,16 +20,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// C10d is the access to elasticrun's own store. One of the agents hosts it, the one that binds the endpoint, or a
-// separate process (elasticrun store) does.
+// C10d is the access to elasticrun's own store. The agent that binds the endpoint hosts the store, several agents keep
+// it together (Voters), or a separate process serves it (elasticrun store).
 type C10d struct {
 	RunID   string
 	Version string
 	Secret  []byte
 	// Users may meet at the store if only this machine can reach it.
 	Users *StoreUsers
-	// Certificates are the site's certificates, or nil. They are not used at a Unix socket. ServerNames are names of
-	// which the store's must have one; none means Host.
+	// Certificates are the site's certificates, or nil. They are not used at a Unix socket. The store's certificate must
+	// have one of ServerNames; if there are none, it must have Host.
 	Certificates *certfiles.Set
 	ServerNames  []string
 	// TTL is how long the store keeps a session without a keep-alive.
@@ -40,8 +40,9 @@ type C10d struct {
 	// one, unless SingleNode or Socket is set.
 	Host  string
 	Ports []int
-	// Socket is the path of a Unix socket at which the store is, in a folder of this user alone. If it is set, Host,
-	// Ports, IsHost, Hint and Connect have no effect: the first agent hosts the store.
+	// Socket is the path of a Unix socket at which the store is, in a folder of this user alone. If it is set, the first
+	// agent hosts the store. Host, IsHost, Hint and Connect then have no effect, and Ports only enter the name of the
+	// store's marker.
 	Socket string
 	// IsHost says whether this agent hosts the store. Nil derives it from the endpoint.
 	IsHost *bool
@@ -82,7 +83,7 @@ type C10d struct {
 	client   *coord.Client  // the last one
 	// knowsMembers says that the agent has learned who keeps the store.
 	knowsMembers bool
-	proof        time.Duration // when the latest keep-alive was sent that a store has answered
+	proof        time.Duration // send time of the latest answered keep-alive, on the clock of package boottime
 	storePort    int           // the port at which the client found the store; 0 before
 	refused      time.Time     // since when Open finds that nobody listens at the endpoint; zero if that is not known
 	maxWait      time.Duration // how long one of several candidates may make this agent wait
@@ -137,11 +138,11 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	}
 }
 
-// takenPortTimeout is how long Open waits for taken ports to become free: the job that has them may just have ended.
-// With a secret it also waits for an answer that the job's store has proved.
+// takenPortTimeout is how long Open waits for taken ports to become free: the job that has them may just have ended. An
+// agent with a secret also waits that long for a store that proves to have the secret.
 const takenPortTimeout = 3 * time.Second
 
-// permanent reports whether another attempt cannot help, unless somebody leaves a port.
+// permanent reports whether another attempt cannot help, unless another process gives up a port.
 func permanent(err error) bool {
 	var busy *rdzv.ListenError
 	var taken *PortsTakenError
@@ -149,8 +150,9 @@ func permanent(err error) bool {
 		!errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
 }
 
-// portsTaken reports whether a permanent error means that others have every candidate port. One candidate counts only
-// if another job's store has it.
+// portsTaken reports whether a permanent error means that other processes have every candidate port, or that another
+// agent of this machine hosts the run at another socket. A single candidate port counts only if another job's store has
+// it.
 func portsTaken(err error) bool {
 	var refused *coord.RefusedError
 	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachableError)) ||
@@ -261,8 +263,8 @@ func (a *C10d) RefusedSince() time.Time {
 	return refused
 }
 
-// rejoinMembers opens a session at one of the members at which the agent's former session was, besides the endpoint. It
-// returns nil if none answers.
+// rejoinMembers opens a session at one of the addresses that the client of the agent's former session knows, except the
+// one in its options. It returns nil if none answers.
 func (a *C10d) rejoinMembers(ctx context.Context) coord.Store {
 	a.mu.Lock()
 	former := a.client
@@ -375,7 +377,7 @@ func (a *C10d) StoreAddr() netip.Addr {
 }
 
 // Close implements Access. A host first waits until the other agents have learned of the job's end, at most for Linger.
-// So do the agents that keep the store together; if over is false, they hand over first.
+// Agents that keep the store together do the same if over is true; otherwise they hand over to the others.
 func (a *C10d) Close(ctx context.Context, over bool) error {
 	if m := a.storeMember(); m != nil {
 		return m.close(ctx, over, a.Linger, a.TTL)

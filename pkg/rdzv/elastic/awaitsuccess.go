@@ -10,11 +10,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// successWait is how long an agent that is told to leave the exit barrier waits until its success is recorded. The
-// leader does that within milliseconds, if there is one.
+// successWait is how long an agent that has to leave the exit barrier, for example after SIGTERM, waits until its
+// success is recorded. A leader records it within milliseconds.
 const successWait = time.Second
 
-// awaitSuccess waits until the leader has recorded that a member has succeeded. Its session may end then.
+// awaitSuccess waits until the leader has recorded that a member has succeeded. From then on the member's session may
+// end.
 func (d *driver) awaitSuccess(ctx context.Context, round, rank int) {
 	ctx, cancel := context.WithTimeout(ctx, successWait)
 	defer cancel()

@@ -28,7 +28,7 @@ func (h *Handler) Succeed(ctx context.Context, barrier time.Duration) (*rdzv.Sto
 		switch {
 		case h.m.Succeed(now):
 			h.stops.Withdraw()
-		case h.m.MustStop(): // the agent may have received it, and waited for exits
+		case h.m.MustStop(): // the agent may have received the Stop while it waited for exits
 			h.stops.Repeat()
 		}
 	})

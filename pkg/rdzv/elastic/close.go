@@ -16,11 +16,11 @@ import (
 
 // A run is closed by one of its agents (Report.Close), or by a rounds.CloseRequest from outside. The leader records the
 // request and ends the run, unless it finds that all workers have succeeded before. A request names its run by the
-// create-revision of the key of the run's parameters. Agents that begin the run again, with the same id, write these
-// under another key: so a request cannot close any other run than the one that its sender has seen.
+// create-revision of the key of the run's parameters. Agents that begin the run again, with the same id, write its
+// parameters under another key. So a request can close only the run that its sender has seen.
 
-// observeClose passes on a request to close the leader's run, and who waits for its result. Only the leader changes the
-// run's parameters, so the request cannot be overtaken.
+// observeClose passes a request to close the leader's run on to the leader, and who waits for its result. Only the
+// leader changes the run's parameters, so they do not change before the leader handles the request.
 func (d *leaderDriver) observeClose(ctx context.Context, l *rounds.Leader, b coord.Batch) error {
 	if b.Resync {
 		l.ForgetClosers()
@@ -118,7 +118,7 @@ func (d *leaderDriver) findRun(ctx context.Context) (namedRun, error) {
 	return namedRun{Key: d.prefix + rounds.JobKey(saved.Begun), Create: saved.JobRevision}, nil
 }
 
-// writeCloseRequest requests the end of a run, unless that has ended, or was begun again.
+// writeCloseRequest requests the end of a run. The error is ErrConflict if the run has ended or was begun again.
 func (d *leaderDriver) writeCloseRequest(ctx context.Context, run namedRun, by string) error {
 	value, err := json.Marshal(rounds.CloseRequest{Job: run.Create, By: by})
 	if err != nil {
@@ -140,7 +140,7 @@ func (d *leaderDriver) whyNotClosed(ctx context.Context, run namedRun) error {
 	case err != nil:
 		return err
 	}
-	return coord.ErrConflict // the guards hold: another commit cannot have met a conflict
+	return coord.ErrConflict // not expected: the guards hold, so the commit should not have met a conflict
 }
 
 // awaitResult waits for the result of a run whose end is requested.

@@ -11,8 +11,8 @@ import (
 
 // endpointDialer dials the store of one session. It uses the address that the endpoint had when the session began. If
 // that address has failed for as long as a session lives, it also tries the other addresses that the endpoint's name
-// resolves to now: the pod that hosts the store may have been replaced, for example. The handshake tells which store
-// answers. An endpointDialer belongs to one goroutine at a time.
+// resolves to now: the pod that hosts the store may have been replaced, for example. The handshake then shows which
+// store answers. An endpointDialer belongs to one goroutine at a time.
 type endpointDialer struct {
 	addr    netip.AddrPort
 	after   time.Duration // how long addr must fail before other addresses are tried

@@ -31,9 +31,9 @@ type driver struct {
 	watchdog func(at time.Duration) // Options.Watchdog
 	probe    func(now time.Duration) (next rounds.OptionalTime)
 	status   func(context.Context) []byte                                       // Options.Status
-	stacks   func(context.Context, rounds.StacksRequest) []byte                 // Options.Stacks; nil if it is
+	stacks   func(context.Context, rounds.StacksRequest) []byte                 // Options.Stacks; may be nil
 	looks    <-chan lookOrder                                                   // orders to look at all workers
-	examine  func(context.Context, int, []rounds.NodeStacks) rounds.HangFinding // Options.Examine; nil if it is
+	examine  func(context.Context, int, []rounds.NodeStacks) rounds.HangFinding // Options.Examine; may be nil
 	// stackRequests are the calls of Handler.AskStacks; nil if nobody can ask.
 	stackRequests <-chan func(session context.Context, d *driver)
 	// statusInterval is the time between two statuses while somebody observes the run.
@@ -42,12 +42,13 @@ type driver struct {
 	execute        func(orders []rounds.Order)    // must not block
 	waiting        *waitingNodes                  // nil if nobody can ask
 	storeMoved     func(rounds.StoreAddrs)        // called when the store is at other addresses; nil if it stays
-	proved         func(sent time.Duration)       // called with when an answered keep-alive was sent; nil if storeMoved is
+	proved         func(sent time.Duration)       // called with the send time of an answered keep-alive; may be nil
 }
 
 func (d *driver) now() time.Duration { return d.clock() - d.origin }
 
-// run drives the member until the session is lost (coord.ErrSessionLost, coord.ErrUnavailable) or ctx ends.
+// run drives the member until the session is lost (coord.ErrSessionLost, coord.ErrUnavailable), the store has been
+// silent for too long (errStoreSilent), or ctx ends.
 func (d *driver) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,8 +165,8 @@ func (d *driver) loop(
 	}
 }
 
-// setWatchdog gives the watchdog a changed deadline, before any worker is started. The watchdog kills the workers then
-// if this process has not.
+// setWatchdog passes a changed deadline to the watchdog, before any worker is started. At the deadline the watchdog
+// kills the workers that this process has not killed.
 func (d *driver) setWatchdog() {
 	by := d.m.Deadline()
 	if d.watchdog == nil || by == d.watchdogAt {
@@ -217,7 +218,7 @@ func (d *driver) answerKey() string {
 	return d.prefix + rounds.PrefixAnswer + string(d.store.Session())
 }
 
-// deliverAnswer hands the loop an answer of the leader. The loop ignores an answer that it has already.
+// deliverAnswer passes an answer of the leader to the loop. The loop ignores an answer that equals the last one.
 func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<- rounds.Answer) error {
 	var a rounds.Answer
 	if err := json.Unmarshal(value, &a); err != nil {
@@ -269,8 +270,8 @@ func (d *driver) putReport(ctx context.Context, r rounds.Report) error {
 	return err
 }
 
-// renew renews the session once. When it returns, the agent has seen every answer that the leader had written before
-// the call. The leader relies on that: an agent that renews its session after a Halt has received the Halt.
+// renew renews the session once. When it returns nil, the loop has every answer that the leader had written before the
+// call. The leader relies on that: an agent that renews its session after a Halt has received the Halt.
 func (d *driver) renew(ctx context.Context, answers chan<- rounds.Answer) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
-// readEarlierGroup returns what an earlier agent at this place has recorded, or nil. A group of another launch, which
-// its scheduler has ended, does not count.
+// readEarlierGroup returns what an earlier agent at this endpoint has recorded, or nil. The group of another job does
+// not count, nor that of another launch, which its scheduler has ended.
 func (p *hostPlace) readEarlierGroup(a *C10d) *founding.EarlierGroup {
 	for _, marker := range p.markers {
 		if marker == nil {
@@ -66,8 +66,8 @@ func removeFile(path string) error {
 	return nil
 }
 
-// writeGroup records who may go on without this process. It warns once, and not at all if a warning has said that there
-// is no place for files.
+// writeGroup records which agents may go on without this process. It warns once, and not at all if a warning has said
+// that there is no place for files.
 func (p *hostPlace) writeGroup(g founding.EarlierGroup) {
 	err := p.writeBeside((*machine.Marker).GroupFile, g)
 	if err != nil && p.unknown == nil && !p.warnedOfGroup.Swap(true) {
@@ -76,7 +76,7 @@ func (p *hostPlace) writeGroup(g founding.EarlierGroup) {
 	}
 }
 
-// writeHeirs records who can take over from this process. After an error none does.
+// writeHeirs records which agents can take over from this process. If it fails, none can.
 func (p *hostPlace) writeHeirs(g founding.EarlierGroup) error {
 	return p.writeBeside((*machine.Marker).HeirsFile, g)
 }
@@ -98,7 +98,7 @@ func (p *hostPlace) writeBeside(file func(*machine.Marker) string, g founding.Ea
 	return nil
 }
 
-// removeBeside removes a file beside each marker. None have a file if there is no place for files.
+// removeBeside removes a file beside each marker. A nil marker, for which there was no place, has no such file.
 func (p *hostPlace) removeBeside(file func(*machine.Marker) string) {
 	for _, marker := range p.markers {
 		if marker == nil {

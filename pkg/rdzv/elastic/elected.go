@@ -72,7 +72,7 @@ func (e *Elected) stopCandidacy() {
 // Front implements [Access].
 func (e *Elected) Front() *rdzv.WorkerStore { return nil }
 
-// Close implements [Access].
+// Close implements [Access]. It waits for nobody, since the store goes on without this process.
 func (e *Elected) Close(context.Context, bool) error {
 	e.stopCandidacy()
 	return nil

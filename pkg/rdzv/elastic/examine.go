@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// maxAllThreads is the largest number of nodes from which an agent that looks at the job's workers wants the stacks of
-// all threads. From more it wants those of the main threads, which are a few KB a node.
+// maxAllThreads is the largest round, in nodes, in which an agent that looks at the job's workers asks for the stacks
+// of all threads. In larger rounds it asks for those of the main threads, which are a few KB a node.
 const maxAllThreads = 256
 
 // Quiet implements rdzv.Handler.
@@ -18,7 +18,7 @@ func (h *Handler) Quiet(q *rdzv.Quiet) {
 	h.call(func(now time.Duration) { h.m.RecordQuiet(now, q) })
 }
 
-// sendLook passes on an order to look. An order that was not begun yet is out of date.
+// sendLook passes on an order to look, in place of one that was not begun yet.
 func (h *Handler) sendLook(look rounds.HangLook) {
 	select {
 	case <-h.looks:
@@ -56,7 +56,7 @@ func (d *driver) examineHangs(ctx context.Context, findings chan<- rounds.HangFi
 var errAllReplied = errors.New("all agents have replied")
 
 // collectStacks looks at the workers of a round on all of its nodes, and returns the replies by rank. A node that does
-// not reply in time has none. It is nil if the round is not known.
+// not reply in time has no stacks. The result is nil if the round is not known.
 func (d *driver) collectStacks(ctx context.Context, look lookOrder) []rounds.NodeStacks {
 	ctx, cancel := context.WithTimeout(ctx, rounds.LookReplyTimeout)
 	defer cancel()
@@ -85,7 +85,7 @@ func (d *driver) collectStacks(ctx context.Context, look lookOrder) []rounds.Nod
 	return nodes
 }
 
-// replies returns what the nodes of a round have replied, and whether all others have.
+// replies returns what the nodes of a round have replied. complete says that every other node has replied or has gone.
 func (o *observer) replies(s Snapshot, round int) (nodes []rounds.NodeStacks, complete bool) {
 	if s.Record == nil || s.Record.Round != round {
 		return nil, false

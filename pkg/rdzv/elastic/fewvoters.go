@@ -15,12 +15,12 @@ import (
 
 // Too few voters
 //
-// A job's store has one voter until two other agents help to keep it, usually within a second of the first round. If it
-// stays so, nothing seems to be wrong until the voter is lost and the job ends. So the voter's agent says so in time.
-// The same is true of three voters of which two do not reach each other.
+// A job's store has one voter until two other agents help to keep it, usually within a second of the first round. If no
+// other agents come to help, nobody notices until the voter is lost and the job ends. So the agent of the leading voter
+// logs the shortage early. It also does so if some of the voters do not reach each other.
 
-// fewVotersAfter is how long the store may have too few voters before the agent that leads says so. A lost node counts
-// as one that can keep the store for a keep-alive time, so it is at least that long.
+// fewVotersAfter is how long the store may have too few voters before the agent that leads logs it. The actual time is
+// at least the keep-alive time, because a lost node counts as able to keep the store for that long.
 const fewVotersAfter = 10 * time.Second
 
 // shortage is why the store has too few voters, or does not survive the loss of one of them.
@@ -33,8 +33,8 @@ const (
 	shortOfPaths              // there are enough voters, but some of them do not reach each other
 )
 
-// shortageOf returns what a group with a round lacks to survive a loss, as its leader knows. Others know nothing. A job
-// of at most two nodes cannot have more.
+// shortageOf returns what a group with a round lacks to survive a loss. Only the group's leader knows; other members
+// get noShortage. A job of at most two nodes cannot have more voters, so it has no shortage.
 func shortageOf(s group.Status, candidates, maxNodes int) shortage {
 	switch {
 	case !s.Leading || maxNodes < rounds.MinVoters:
@@ -49,8 +49,8 @@ func shortageOf(s group.Status, candidates, maxNodes int) shortage {
 	return shortOfReachable
 }
 
-// voterWatch says when a shortage is worth a line: it has lasted, and was not said since any one voter could be
-// lost.
+// voterWatch decides when to log a shortage: once it has lasted. The same shortage is logged again only if the store
+// could survive a loss in between.
 type voterWatch struct {
 	now   shortage
 	said  [shortOfPaths + 1]bool
@@ -59,7 +59,8 @@ type voterWatch struct {
 	enough bool
 }
 
-// observe records what holds now. It calls later once the shortage has lasted, unless it was said already.
+// observe records the present shortage. It calls later once the shortage has lasted for wait, unless it was logged
+// already.
 func (w *voterWatch) observe(now shortage, enough bool, wait time.Duration, later func()) {
 	if enough {
 		w.enough = true
@@ -82,7 +83,7 @@ func (w *voterWatch) stop() {
 	}
 }
 
-// watchVoters observes the voters after each change of what it depends on. m.mu is held.
+// watchVoters updates m.voters after each change of what shortageOf depends on. m.mu is held.
 func (m *storeMember) watchVoters() {
 	now := noShortage
 	if m.HasRound && !m.Closing && !m.acknowledged {
@@ -92,19 +93,19 @@ func (m *storeMember) watchVoters() {
 	enough := m.Status.Leading && m.Status.SurvivesLoss
 	m.voters.observe(now, enough, max(fewVotersAfter, m.access.TTL), m.sayFewVoters)
 	switch {
-	case now == shortOfPaths && m.voters.said[now]: // others than before may be concerned
+	case now == shortOfPaths && m.voters.said[now]: // the voters concerned may have changed
 		m.problem = listed(m.Status.Apart)
 	case now != former:
 		m.problem = ""
 	}
 }
 
-// sayFewVoters says that the store has had too few voters for a while.
+// sayFewVoters logs that the store has had too few voters for a while.
 func (m *storeMember) sayFewVoters() {
 	unreached := m.member.Unreached()
 	m.mu.Lock()
 	now := m.voters.now
-	if m.voters.timer == nil || now == noShortage { // it has ended meanwhile
+	if m.voters.timer == nil || now == noShortage { // the shortage has ended meanwhile
 		m.mu.Unlock()
 		return
 	}
@@ -132,11 +133,11 @@ func (m *storeMember) sayFewVoters() {
 	default:
 		m.log.Warn().Msgf("%s: %s; %s", alone, problem, advice)
 	}
-	m.wakeLeader() // who publishes it to the other nodes
+	m.wakeLeader() // the leader publishes the problem to the other nodes
 }
 
-// memberPortsAdvice says what makes this node reach those that offer to keep the store. ports are those that its own
-// agent may use for that.
+// memberPortsAdvice says how to make the nodes that offer to keep the store reachable. ports are those that this node's
+// agent may use to keep the store.
 func memberPortsAdvice(ports machine.Ports) string {
 	if ports.High > ports.Low {
 		return fmt.Sprintf("open ports %s between the nodes", ports)

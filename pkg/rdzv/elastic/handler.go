@@ -56,8 +56,8 @@ type Handler struct {
 
 	waiting waitingNodes
 
-	// storeSurvives says that the store survives the loss of any one node. It belongs to the session's watch of where the
-	// store is.
+	// storeSurvives says that the store survives the loss of any one node, and storeHasHeir that another agent can take
+	// over from its only voter. Both belong to the goroutine that watches where the store is.
 	storeSurvives, storeHasHeir bool
 
 	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
@@ -165,7 +165,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		if round, err := h.enterRound(ctx, o); !errors.Is(err, errRoundOver) {
 			return round, err
 		}
-		// What is known of the last round says nothing of this one, in which no worker was started.
+		// self describes the round before. In the round that has just ended this node started no worker.
 		self.Failure, self.Steps = nil, rdzv.Steps{}
 		self.Finished, self.Stop, self.ExcludeNode = false, false, false
 	}

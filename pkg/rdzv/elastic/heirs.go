@@ -75,8 +75,8 @@ func (m *storeMember) store(stored []byte) {
 // unprepared returns why no other agent can take over from this one, or nil. m.mu is held.
 func (m *storeMember) unprepared() error { return cmp.Or(m.noRecord, m.noHeirsFile) }
 
-// setUnprepared sets noRecord or noHeirsFile. It warns once in a job in which another agent would take over: one of two
-// nodes.
+// setUnprepared sets noRecord or noHeirsFile. It warns when a takeover becomes impossible in a job of at most two
+// nodes: in larger jobs the voters replace a lost one.
 func (m *storeMember) setUnprepared(cause *error, err error) {
 	m.mu.Lock()
 	before := m.unprepared()
@@ -169,8 +169,8 @@ func (h *Heirs) rename(renamed *bool) error {
 }
 
 // mayTakeOver reports whether this process may take over the group in place of its only voter: its agent has a session
-// there, which was answered not long ago. The group has a limit of its own, but its clock does not count the time in
-// which the machine is suspended, and its process may have been paused while it had the leader's last word to read.
+// there, which was answered not long ago. The group checks the time too. But the group's clock does not count the time
+// in which the machine is suspended, and a paused process may read the leader's last message late.
 func (m *storeMember) mayTakeOver(instance string) bool {
 	session, answered := m.access.sessionIn(), m.access.answeredAt()
 	m.mu.Lock()
@@ -185,7 +185,8 @@ func (a *C10d) recordProof(sent time.Duration) {
 	a.proof = max(a.proof, sent)
 }
 
-// answeredAt returns when the agent last asked a store that has answered.
+// answeredAt returns when the agent sent its latest request that a store has answered, on the clock of package
+// boottime. It returns 0 if there is none.
 func (a *C10d) answeredAt() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

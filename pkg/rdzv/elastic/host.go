@@ -22,7 +22,7 @@ import (
 type host struct {
 	log    zerolog.Logger
 	server *coord.Server
-	front  *rdzv.WorkerStore // tells agents from torch clients by their first byte; nil if nothing listens
+	front  *rdzv.WorkerStore // serves agents and torch clients, which differ in their first byte; nil if nothing listens
 	resign func()            // ends the leader; nil before it has begun
 	guard  sync.WaitGroup    // watchFront
 	place  hostPlace
@@ -212,8 +212,8 @@ func (h *host) awaitAcknowledged(ctx context.Context, linger time.Duration) {
 	}
 }
 
-// closeReason returns why the store ends, for the agents that still use it. Only this node's own departure leaves a job
-// running without its store: after that of another node, the loss of this one ends the job.
+// closeReason returns why the store ends, for the agents that still use it. If a node has departed and the job goes on,
+// that node is this one: after the departure of another node, the loss of this one ends the job.
 func (h *host) closeReason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -71,8 +71,8 @@ func (p *hostPlace) warnOfPredecessor(a *C10d) {
 	}
 }
 
-// removeMarkers removes the markers, or records in them when the store ended if agents of this store, which left says,
-// or of the one before may be alive.
+// removeMarkers removes the markers. If agents of this store (left) or of the store before may be alive, it instead
+// records in the markers that the store ends now.
 func (p *hostPlace) removeMarkers(left bool, ttl time.Duration) error {
 	p.removeBeside((*machine.Marker).HeirsFile)
 	left = left || p.fresh.HasPredecessor && boottime.Now() < p.fresh.PredecessorEnd+ttl

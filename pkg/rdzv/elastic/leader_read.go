@@ -79,7 +79,7 @@ func (d *leaderDriver) readState(ctx context.Context) (rounds.SavedState, error)
 	return saved, err
 }
 
-// errListed ends the watch of listKeys.
+// errListed ends a watch whose caller has seen what it wanted, such as that of listKeys.
 var errListed = errors.New("listed")
 
 // listKeys returns the keys below prefix and their values as of now.

@@ -42,7 +42,7 @@ func (e *LocalHostError) Error() string {
 		e.Socket)
 }
 
-// LocalSocketError says that this agent can make no socket in the user's folder.
+// LocalSocketError says that this agent cannot make its socket, or the lock beside it, in the user's folder.
 type LocalSocketError struct {
 	Socket string
 	Err    error

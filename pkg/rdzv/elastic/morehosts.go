@@ -40,7 +40,7 @@ func (a *C10d) hostOf(index int) StoreHost {
 	return a.More[index-1]
 }
 
-// addrsOf returns the addresses at which the store may be at an endpoint.
+// addrs returns the addresses at which the store may be at an endpoint.
 func (h StoreHost) addrs() []string {
 	addrs := make([]string, len(h.Ports))
 	for i, port := range h.Ports {
@@ -180,8 +180,8 @@ func (a *C10d) firstSession(ctx context.Context, addrs []string, timeout time.Du
 	})
 }
 
-// firstOf makes n attempts at once to open a session, and returns the first session that is there. Without one it
-// returns the error of each attempt.
+// firstOf makes n attempts at once to open a session. The first success cancels the other attempts; firstOf returns one
+// session and closes any others. Without a session it returns the error of each attempt.
 func firstOf[S coord.Store](
 	ctx context.Context, n int, open func(ctx context.Context, i int) (S, error),
 ) (first S, errs []error) {
@@ -227,8 +227,8 @@ func (e *endpointsError) Error() string {
 	return text.String()
 }
 
-// notOurs returns the error of the first store that does not serve this agent, but may be the job's, or nil: it is
-// another elasticrun, or has another secret.
+// notOurs returns the first refusal for another reason than the run id, or nil. The store there may be the job's, but
+// it is of another elasticrun or has another secret.
 func notOurs(errs []error) error {
 	for _, err := range errs {
 		if refused, ok := errors.AsType[*coord.RefusedError](err); ok && refused.Reason != coord.ReasonRunID {

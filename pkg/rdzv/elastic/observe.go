@@ -37,8 +37,9 @@ type StoreState struct {
 	SurvivesLoss bool
 	// Heirs are those of the agents that can take over from the only voter if its agent is killed.
 	Heirs []string
-	// Problem says why the loss of the leader's node may end the job: after its name, if it keeps the store alone, else
-	// which of the others do not reach each other. It is "" until that has lasted.
+	// Problem says why the loss of the leader's node may end the job. If that node keeps the store alone, Problem is a
+	// text that follows the node's name; else it names the voters that do not reach each other. It is "" until the problem
+	// has lasted for a while.
 	Problem string
 }
 
@@ -56,13 +57,15 @@ type AgentStatus struct {
 	Stacks   []byte // what the agent's Options.Stacks has returned for this observer; nil before, and if it does not ask
 }
 
-// Complete reports whether there is an agent, and every agent that is not lost has published its status.
+// Complete reports whether there is an agent, and every agent that is neither lost nor departed has published its
+// status.
 func (s Snapshot) Complete() bool {
 	missing := func(a AgentStatus) bool { return !a.Lost && !a.Departed && a.Status == nil }
 	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
 }
 
-// HasStacks reports whether there is an agent, and every agent that is not lost has replied to [ObserveStacks].
+// HasStacks reports whether there is an agent, and every agent that is neither lost nor departed has replied to
+// [ObserveStacks].
 func (s Snapshot) HasStacks() bool {
 	missing := func(a AgentStatus) bool { return !a.Lost && !a.Departed && a.Stacks == nil }
 	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
@@ -103,7 +106,7 @@ func (a *C10d) observeAt(ctx context.Context, as *C10d, at StoreHost) (coord.Sto
 	}
 	var tried []error
 	for _, endpoint.Port = range at.Ports {
-		// Any run's store accepts an observer: checkRun checks the run.
+		// A store accepts observers of any run, so checkRun asks for the run first.
 		if err := a.checkRun(ctx, endpoint, len(at.Ports)); err != nil {
 			tried = append(tried, err)
 			continue
@@ -181,7 +184,7 @@ func (o *observer) run(ctx context.Context, w wish, see func(Snapshot) error) er
 
 // observer is one call of Observe, or an agent that looks at the job's workers.
 type observer struct {
-	follows bool // the session is its own: it makes it look for the store where it may be
+	follows bool // the observer owns the session, and makes it follow the store to other addresses
 	store   coord.Store
 	prefix  string
 	keys    map[string][]byte          // the run's keys, without the prefix

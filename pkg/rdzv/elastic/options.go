@@ -13,14 +13,15 @@ import (
 
 // Access opens sessions in the store of a run.
 type Access interface {
-	// Open returns a new session for the agent. It keeps trying until ctx ends. The first call also makes this process
-	// the store's host, or a candidate for the leader, if that is its role.
+	// Open returns a new session for the agent. It keeps trying until ctx ends, except after an error that another attempt
+	// cannot overcome. The first call also makes this process the store's host, or a candidate for the leader, if that is
+	// its role.
 	Open(ctx context.Context) (coord.Store, error)
 	// Front returns the worker store through whose listener this process serves agents and, with the static backend,
 	// workers too. It is nil if this process hosts no store.
 	Front() *rdzv.WorkerStore
-	// Close ends what Open has started, except the sessions. It first waits until the other agents have learned of the
-	// job's end, or ctx has ended. over says that this agent knows how the job has ended.
+	// Close ends what Open has started, except the sessions. A process that hosts the store first waits until the other
+	// agents have learned of the job's end, or ctx has ended. over says that this agent knows how the job has ended.
 	Close(ctx context.Context, over bool) error
 }
 
@@ -42,8 +43,8 @@ type Options struct {
 	// AwaitGuard, if not nil, is called before this node reports that it is ready for a round. It returns once the
 	// guard allows workers to start.
 	AwaitGuard func(ctx context.Context) error
-	// Session, if not nil, is called with each session that Access has opened, before it is used, and with nil when the
-	// agent has ended the session.
+	// Session, if not nil, is called with each session that Access has opened, before it is used, again with the same
+	// session when the store's addresses have changed, and with nil when the agent has ended the session.
 	Session func(coord.Store)
 	// Watchdog, if not nil, is called with the time, on the clock of package boottime, by which the workers must be
 	// dead unless a later call moves it. Others may consider this agent lost then, and an agent that is paused cannot
@@ -54,9 +55,10 @@ type Options struct {
 	Status func(ctx context.Context) []byte
 	// Stacks, if not nil, returns what the workers of this node are doing, for those who ask for it: any text, best below
 	// 1 MiB. It is called once for each who asks, and must return when ctx ends. Two goroutines may call it at a time.
+	// Observers get stacks only if Status is set too.
 	Stacks func(ctx context.Context, r rounds.StacksRequest) []byte
 	// Examine, if not nil, judges what the nodes of a round have replied when the leader suspected a hang and asked this
-	// agent to look. One goroutine at a time calls it. The look of the result is set by the caller.
+	// agent to look. It needs Stacks. One goroutine at a time calls it. The caller sets the Look of the result.
 	Examine func(ctx context.Context, round int, nodes []rounds.NodeStacks) rounds.HangFinding
 	// HangFound, if not nil, is called with a hang that another agent has found, and with nil when a worker of this node
 	// makes progress again after any hang. It must not block.

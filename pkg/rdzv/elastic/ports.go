@@ -193,15 +193,15 @@ func (a *C10d) dial(ctx context.Context, e machine.Endpoint) (client *coord.Clie
 	return nil, tried, false
 }
 
-// A server that has not proved to be the run's store can make an agent wait, as a store does that is busy with the
-// handshakes of many others. Beside other candidates it can do so for firstMaxWait. If no candidate is the run's store,
-// the next attempt waits twice as long at each, up to lastMaxWait: one of them may be.
+// A server that has not proved to be the run's store can make an agent wait, as a busy store does during the handshakes
+// of many others. If there are other candidates, an agent waits for one at most firstMaxWait. If no candidate is the
+// run's store, the next attempt waits twice as long at each, up to lastMaxWait: one of them may be.
 const (
 	firstMaxWait = 20 * time.Second
 	lastMaxWait  = 10 * time.Minute
 )
 
-// dialCandidate connects to the store at one candidate.
+// dialCandidate connects to the store at one candidate. only says that there is no other, so coord's own limit holds.
 func (a *C10d) dialCandidate(ctx context.Context, opts coord.DialOptions, only bool) (*coord.Client, error) {
 	if only {
 		return coord.Dial(ctx, opts)
@@ -219,7 +219,8 @@ func (a *C10d) dialCandidate(ctx context.Context, opts coord.DialOptions, only b
 	return client, err
 }
 
-// verification returns [coord.DialOptions.Verify] for a store at addr. A secret proves the same as the user, and more.
+// verification returns [coord.DialOptions.Verify] for a store at addr. With a secret it verifies nothing: the handshake
+// proves the secret, which proves more than a user does.
 func (a *C10d) verification(addr netip.Addr) (func(net.Conn) error, error) {
 	if len(a.Secret) > 0 || a.Connect != nil {
 		return nil, nil
@@ -270,7 +271,7 @@ type PortsTakenError struct {
 	Ports []TakenPort
 }
 
-// TakenPort is a port that somebody else has.
+// TakenPort is a port that this agent cannot use.
 type TakenPort struct {
 	Port int
 	// Err is why this agent cannot listen there, such as syscall.EADDRINUSE, EADDRNOTAVAIL or EACCES.

@@ -106,7 +106,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 }
 
 // mayRejoin reports whether the agent opens another session once its workers have ended: the store has ended the
-// session, or another store of the same run has replaced it.
+// session, no node that keeps the store answers, or another store of the same run has replaced it.
 func (h *Handler) mayRejoin(err error) bool {
 	return errors.Is(err, coord.ErrSessionLost) || errors.Is(err, errStoreSilent) ||
 		errors.Is(err, coord.ErrReplaced) && (!h.opts.SharedRunID || h.m.Round() < 0)
@@ -115,8 +115,8 @@ func (h *Handler) mayRejoin(err error) bool {
 // forgetter is an Access that returns to the same store each time, until Forget makes it look for the store again.
 type forgetter interface{ Forget() }
 
-// previousStoreGone reports whether the store belonged to the run before and this agent was waiting for it to end. The
-// access then looks for another store.
+// previousStoreGone reports whether the store belonged to the run before and this agent was waiting for it to end. If
+// so, the next Open looks for the store anew.
 func (h *Handler) previousStoreGone(err error) bool {
 	access, ok := h.opts.Access.(forgetter)
 	if !ok || errors.Is(err, coord.ErrSessionLost) || !h.m.AwaitsRerun() {
@@ -198,9 +198,9 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	}
 }
 
-// serve makes the agent's calls, without a session, until done returns true; it returns false if ctx ends before. The
-// watchdog's deadline stays until the workers have ended. Then it is cleared, since the watchdog would also kill the
-// processes that the agent runs next, such as the preflight command.
+// serve runs the agent's calls without a session until done returns true. It returns false if ctx ends before. The
+// watchdog's deadline stays until the workers have ended. Then serve clears the deadline, since the watchdog would also
+// kill the processes that the agent runs next, such as the preflight command.
 func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 	for {
 		if !h.m.HasWorkers() {
@@ -220,8 +220,8 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 }
 
 // endSession ends the session. A node that leaves reports that first, since otherwise it would count as lost. While
-// workers may run, the session is not ended but left to expire, because its end proves that no worker is left. ctx ends
-// only when none is.
+// workers may run, the session is not ended but left to expire, because its end proves that no worker is left. drive's
+// ctx ends only once no worker is left.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
 	timeout := h.opts.Timeout
 	workers := ctx.Err() == nil && h.m.HasWorkers()

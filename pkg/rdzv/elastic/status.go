@@ -19,7 +19,7 @@ type wish struct {
 	rounds.StacksRequest
 }
 
-// wishes are those of all observers together.
+// wishes combines what all observers want.
 type wishes struct {
 	status    bool
 	stacksFor []coord.SessionID    // the observers that ask for stacks, sorted
@@ -92,7 +92,7 @@ func (d *driver) watchObservers(ctx context.Context, changes chan<- wishes) erro
 				continue
 			}
 			var w wish
-			_ = json.Unmarshal(e.Value, &w) // whatever else it is, somebody observes
+			_ = json.Unmarshal(e.Value, &w) // a value that cannot be decoded still shows an observer
 			observers[e.Key] = w
 		}
 		now := d.combine(observers)

@@ -37,7 +37,7 @@ type storeMember struct {
 	listener interface{ Close() error }
 	place    *hostPlace         // nil unless it listens at the endpoint
 	front    *rdzv.WorkerStore  // the listener at the endpoint
-	tasks    sync.WaitGroup     // what other members' announcements have started
+	tasks    sync.WaitGroup     // goroutines that release waits for
 	wake     chan struct{}      // signals the leader of the rendezvous that the voters may have changed; capacity 1
 	began    time.Time          // of this process's part
 	cancel   context.CancelFunc // ends tasks
@@ -47,7 +47,7 @@ type storeMember struct {
 
 	mu sync.Mutex
 	founding.State
-	changed      chan struct{}     // closed when a field that others wait for changes
+	changed      chan struct{}     // closed and replaced by each update
 	founded      bool              // this process is about to found the group
 	acknowledged bool              // this process leads, the job has ended, and all agents know
 	deserted     bool              // this process leads, and all agents have left, or leave
@@ -170,9 +170,8 @@ func (a *C10d) newStoreMember(addr string) *storeMember {
 	return m
 }
 
-// storeTick makes the voters elect another leader within about a second if the former one is silent, which is what its
-// loss may cost beyond the time that detects it. An agent that is only slow for that long loses the lead and nothing
-// else.
+// storeTick is the group's tick. With it the voters elect another leader about a second after the former one has fallen
+// silent. An agent that is only slow for that long loses the lead and nothing else.
 const storeTick = 70 * time.Millisecond
 
 // storeMember returns this process's part in the store, or nil.
@@ -269,7 +268,7 @@ func (m *storeMember) lead(server *coord.Server) (stop func()) {
 	d.onDecision, d.storeEndsWithRun, d.group = m.decided, true, m
 	m.mu.Lock()
 	if m.founded && m.place != nil {
-		d.freshStore, m.founded = &m.place.fresh, false // a later server does not begin without sessions
+		d.freshStore, m.founded = &m.place.fresh, false // later servers begin with the group's sessions
 	}
 	m.mu.Unlock()
 	return d.start(context.Background())
@@ -295,7 +294,7 @@ func (m *storeMember) onChange(s group.Status) {
 // wakeLeader makes the leader of the rendezvous write where the store is, if that has changed.
 func (m *storeMember) wakeLeader() { signal(m.wake) }
 
-// update changes fields, and wakes who waits for that.
+// update changes fields, and wakes the goroutines that wait for a change.
 func (m *storeMember) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,7 +323,8 @@ func (m *storeMember) decided(l *rounds.Leader) {
 	}
 }
 
-// HostsAlone reports whether the store ends with this process: no other one keeps it too.
+// HostsAlone reports whether the store ends with this process because no other process keeps it. It is false for a host
+// without a TCP listener.
 func (a *C10d) HostsAlone() bool {
 	m := a.storeMember()
 	if m == nil {

@@ -20,7 +20,7 @@ func (m *storeMember) close(ctx context.Context, over bool, linger, ttl time.Dur
 // leave implements close.
 func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Duration) error {
 	m.update(func() { m.Closing = true })
-	ended := false // the store has, for all agents
+	ended := false // whether the store has ended for all agents
 	if over {
 		bounded, cancel := context.WithTimeout(ctx, linger)
 		ended = m.awaitEnd(bounded)
@@ -37,8 +37,8 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 	return m.release(ended, ttl)
 }
 
-// handOver hands over to the others what this process does for the group. It ends the group if all agents leave, and
-// does nothing more if nobody has led the group for LostLeaderTimeout.
+// handOver hands over to the others what this process does for the group. It ends the group if all agents leave. It
+// gives up if nobody has led the group for LostLeaderTimeout.
 func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.mu.Lock()
@@ -79,7 +79,7 @@ func (m *storeMember) handOver(ctx context.Context) (dissolved bool) {
 }
 
 // awaitEnd waits until all agents know how the job has ended, or the others have gone. A member that does not vote
-// waits too: it may be about to, without knowing it. ended says that all agents know.
+// waits too: it may become a voter before it knows. ended says that all agents know.
 func (m *storeMember) awaitEnd(ctx context.Context) (ended bool) {
 	announced := false
 	for {

@@ -11,7 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
-// setAnnounced announces this process's group, while it leads, at the endpoints and at these addresses.
+// setAnnounced announces this process's group, while it leads, at the endpoints and at the addresses of a former group.
+// A nil former keeps the addresses of the last call.
 func (m *storeMember) setAnnounced(former []string) {
 	addrs := m.access.endpoints(-1)
 	m.mu.Lock()
@@ -78,7 +79,8 @@ func (m *storeMember) consider(ctx context.Context, other group.Announcement) {
 	}
 }
 
-// follow leaves this process's group for another one, and refers clients to it. as is what its leader says of it.
+// follow leaves this process's group for another one, and refers clients to it. as is the standing that the leader of
+// the other group announces.
 func (m *storeMember) follow(other group.Announcement, as founding.Standing) {
 	m.member.Yield(other)
 	m.update(func() { m.Follow(time.Now(), other, as) })

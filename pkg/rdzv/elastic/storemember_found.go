@@ -23,12 +23,13 @@ import (
 // again, others may keep the store. These rules keep the job from having two stores:
 //
 //  1. A file beside the store's marker names the agents that can keep the store (founding.EarlierGroup). An agent that
-//     finds the file asks them, as does one that was in the group and has not heard of a leader for a keep-alive time.
-//     It founds another group only if none of them may still have a leader, or too few for a round even with this node.
-//  2. A machine without the file, for example of a new pod, founds. It decides no round for a keep-alive time while
-//     nodes are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint.
+//     finds the file asks them. So does an agent that was in the group and has not heard of a leader for a keep-alive
+//     time. It founds another group only if none of them may still have a leader, or if they have been too few for a
+//     round, even with this node, for a keep-alive time.
+//  2. An agent without the file, for example in a new pod, founds a group. It decides no round for a keep-alive time
+//     while nodes are missing (FreshStore), and yields to the leader of a group that announces itself at the endpoint.
 //  3. The leader of a group announces it at the endpoints, and at all agents that could keep the store of a group
-//     before. Who has not heard of a leader of its own group leaves that group then.
+//     before. An agent that has heard of no leader of its own group then leaves that group.
 
 // findGroup makes sure that this process, which listens at the endpoint, is in a group or knows one. It returns a
 // session if it has opened one on the way.
@@ -79,7 +80,7 @@ func (m *storeMember) beginAnew(former *founding.EarlierGroup) {
 }
 
 // joinFormer opens a session in a former group, if one of its agents answers. It returns neither a session nor an error
-// if those that may have a leader are too few for a round.
+// if this process may found a new group, see [founding.State.MayBeginAnew].
 func (m *storeMember) joinFormer(ctx context.Context, former *founding.EarlierGroup) (*coord.Client, error) {
 	client, errs := m.access.firstSession(ctx, former.Addrs, founding.MemberTimeout)
 	if client != nil {
@@ -181,8 +182,9 @@ func (m *storeMember) warnOfUnknownHosts(errs []error) {
 	}
 }
 
-// mayDecide reports whether the leader of the rendezvous may decide a round: the process has not begun to yield to
-// another group. hasRound says that it will have one.
+// mayDecide reports whether the leader of the rendezvous may write its decision. It may not once the process has begun
+// to yield to another group. If there is a round (hasRound), mayDecide records it, and the process does not yield any
+// more while its group has a leader.
 func (m *storeMember) mayDecide(hasRound bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

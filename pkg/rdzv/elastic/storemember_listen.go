@@ -22,8 +22,8 @@ type memberListener struct {
 	running sync.WaitGroup
 }
 
-// listenMember listens for the store's group, never at the endpoint's port, which another job may want on this machine.
-// A range of ports for worker stores is used from its end, and one port stays for the worker store.
+// listenMember listens for the store's group, not at the endpoint's port, which another job may want on this machine.
+// It tries a range of ports for worker stores from its end, and leaves the first port to the worker store.
 func (a *C10d) listenMember(ctx context.Context) (net.Listener, error) {
 	var err error
 	for port := a.MemberPorts.High; port > a.MemberPorts.Low; port-- {
@@ -44,9 +44,9 @@ type takenEndpoint struct {
 	role  machine.HostRole
 }
 
-// mayTakeEndpoint reports whether this agent may listen at its endpoint, although another one has when it was started,
-// because it has not learned who keeps the store. If that other one has gone by then, only who listens there finds out,
-// as an agent that is started now does. a.mu is held.
+// mayTakeEndpoint reports whether this agent may try again to listen at its endpoint, where another agent listened when
+// this one was started. It may until it has learned who keeps the store. If the other agent has gone meanwhile, this
+// one finds that out only by listening there, as an agent does that starts now. a.mu is held.
 func (a *C10d) mayTakeEndpoint() bool { return a.taken != nil && a.keptTogether() && !a.knowsMembers }
 
 func (a *C10d) setTaken(index int, role machine.HostRole) {

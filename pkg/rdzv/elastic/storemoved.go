@@ -59,8 +59,8 @@ func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) erro
 	})
 }
 
-// storeMoved informs the agent's client, and what this process does to keep the store, of where the store may be.
-// Newcomers and a founder that was started again come to the endpoint.
+// storeMoved informs the agent's client, and this process's member of the store's group, of where the store may be. The
+// client also keeps the endpoints: newcomers and a founder that was started again come there.
 func (a *C10d) storeMoved(client *coord.Client, at rounds.StoreAddrs) {
 	client.SetAddrs(append(at.Reachable(), a.endpoints(-1)...))
 	a.mu.Lock()
@@ -123,8 +123,8 @@ func (d *leaderDriver) fresh(hasRound bool) *rounds.FreshStore {
 	return &rounds.FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 }
 
-// votersChanged returns a channel that signals that the voters may have changed; nil if nobody but this process keeps
-// the store.
+// votersChanged returns a channel that signals that the voters may have changed; nil if the agents do not keep the
+// store together.
 func (d *leaderDriver) votersChanged() <-chan struct{} {
 	if d.group == nil {
 		return nil

@@ -35,7 +35,7 @@ type StoreUsers struct {
 	refused error // what Refused returns
 }
 
-// PeerUserError says that the kernel does not tell whose a connection is.
+// PeerUserError says that the kernel does not report which user owns a connection.
 type PeerUserError struct{ Err error }
 
 func (e *PeerUserError) Error() string {
@@ -102,8 +102,8 @@ func (u *StoreUsers) admit(user int, err error) error {
 		u, u.with(user))
 }
 
-// verification returns the [coord.DialOptions.Verify] of an agent without a secret for a store at addr, or nil if
-// nothing can or need be verified: other machines may have the address.
+// verification returns the [coord.DialOptions.Verify] of an agent without a secret for a store at addr. It is nil if
+// addr is not a loopback address, since other machines may have it, or if nothing can or need be verified.
 func (u *StoreUsers) verification(addr netip.Addr) (func(net.Conn) error, error) {
 	u = cmp.Or(u, &StoreUsers{})
 	if !addr.Unmap().IsLoopback() {

@@ -33,9 +33,9 @@ func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa
 // resolveTimeout bounds a lookup.
 const resolveTimeout = 5 * time.Second
 
-// Resolve finds the addresses of host, a name or an address. It looks up only names other than localhost, so a job on
-// one machine, or one that uses addresses, does not depend on the name service. The error wraps [rdzv.ErrConnection],
-// since the name may be known later, or the cause of ctx if ctx ends.
+// Resolve finds the addresses of host, a name or an address; an empty host is localhost. It looks up only names other
+// than localhost, so a job on one machine, or one that uses addresses, does not depend on the name service. The error
+// wraps [rdzv.ErrConnection], since the name may be known later, or the cause of ctx if ctx ends.
 func Resolve(ctx context.Context, host string, port int) (Endpoint, error) {
 	return resolve(ctx, host, port, net.DefaultResolver.LookupNetIP)
 }

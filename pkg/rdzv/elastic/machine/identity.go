@@ -17,7 +17,8 @@ import (
 type Identity struct {
 	// Host is the machine's host name as the kernel knows it. It need not resolve.
 	Host string
-	// Name is the value of rounds.Node.Identity: "hint:3/0", or "machine:HASH/0" without a hint.
+	// Name is the value of rounds.Node.Identity: "hint:3/0"; without a hint "machine:HASH/0", or "host:NAME/0" if only the
+	// host name is known.
 	Name string
 	slot io.Closer
 }

@@ -63,7 +63,7 @@ func joinAddrs(addrs []netip.Addr) string {
 }
 
 // ListenHost listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
-// another agent of this machine, or another program, has the port; dialing the port tells which.
+// another agent of this machine, or another program, has the port; the caller finds out which by dialing it.
 func ListenHost(ctx context.Context, c HostRole) (net.Listener, error) {
 	host := ""
 	if c.Addr.IsValid() {
@@ -80,8 +80,8 @@ func ListenHost(ctx context.Context, c HostRole) (net.Listener, error) {
 	return nil, fmt.Errorf("%w: listen for agents on %s: %w", rdzv.ErrConnection, at, SystemError(err))
 }
 
-// Claim reserves, on this machine, the right to host the store of a run at a port. The error is EADDRINUSE if another
-// process has it. That process listens at another address, since both have bound the port.
+// Claim reserves, on this machine, the right to host the store of a run at a port. The caller has bound the port. The
+// error is EADDRINUSE if another process has the claim, which then listens at another address of the same port.
 func Claim(runID string, port int) (io.Closer, error) {
 	return TakeSlot(SlotName(runID, "store:"+strconv.Itoa(port), 0))
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// Marker is a file on this machine which says that a store of a run is here, or was. It tells the store's successor
-// that agents of the earlier store may be alive. It outlives the process and the container of a pod, but not the
+// Marker is a file on this machine which says that a store of a run is here, or was. From it the store's successor
+// learns that agents of the earlier store may be alive. It outlives the process and the container of a pod, but not the
 // machine's boot.
 type Marker struct{ file *os.File }
 
@@ -167,8 +167,8 @@ func markerDir() (string, error) {
 	return "", errors.New("this user cannot create a folder of its own in /dev/shm or in the temporary folder")
 }
 
-// GroupFile returns the name of the file, beside the marker. Markers have another prefix: earlier versions of
-// elasticrun write into all files that have it.
+// GroupFile returns the name of the file beside the marker that records which agents can keep the store. The name does
+// not begin as markers' names do, because earlier versions of elasticrun write into all files that do.
 func (m *Marker) GroupFile() string { return m.beside("group-") }
 
 // HeirsFile returns the name of the file that becomes the group file if a guard hands over; see elastic.Heirs.

@@ -92,7 +92,7 @@ func (o *Options) handler(in input, id *machine.Identity) elastic.Options {
 			Host: id.Host, Identity: id.Name, Hint: in.rank, Launch: o.Launch, Command: o.Command,
 		},
 		CloseTimeout: in.CloseTimeout,
-		// One of several keep-alives gets through before the workers are stopped.
+		// So that one of several keep-alives gets through before the workers are stopped.
 		KeepAlive: min(in.KeepAliveInterval, in.TTL()/4),
 		Timeout:   in.RequestTimeout(),
 		Stores: elastic.WorkerStores{

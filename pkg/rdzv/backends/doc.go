@@ -7,7 +7,7 @@
 // [Register] adds the creators to a registry that has, or gets, other backends beside these. The elasticrun command
 // uses the same creators.
 //
-//	c10d    the agent that has the endpoint's address hosts the store, or elasticrun store does
+//	c10d    the agent at the endpoint's address hosts the store, later with other agents, or elasticrun store does
 //	etcd    the endpoint is a list of etcd members
 //	static  the endpoint is the workers' master address; the option rank says which node this is
 //

@@ -22,9 +22,9 @@ import (
 
 // Options are what the creators need beside [rdzv.Parameters]. The zero value is useful for jobs without restarts.
 type Options struct {
-	// Job has what all agents of a run agree on: MaxRestarts, RestartWindow, MaxNodeLosses, MinUptime, Grow, Rejoin,
-	// Expected and Version. The creators set the other fields from the parameters. Rejoin 0 means 40 s; it is at least
-	// twice the keep-alive time. An empty Grow means [rounds.GrowNow].
+	// Job has what all agents of a run agree on. The creators set Min, Max, Static, LastCall, JoinTimeout, JoinSettle, TTL
+	// and ResultTTL from the parameters. Rejoin 0 means 40 s; it is at least twice the keep-alive time. An empty Grow
+	// means [rounds.GrowNow].
 	Job rounds.Job
 	// Secret is what all agents of a run must know, for c10d and static. Empty means none.
 	Secret []byte
@@ -82,7 +82,7 @@ type input struct {
 	certificates *certfiles.Set // nil: none
 }
 
-// hostPort is one address of an endpoint, with the backend's default port.
+// hostPort is the host and the port of one endpoint. The port is the backend's default if the endpoint has none.
 type hostPort struct {
 	host string
 	port int

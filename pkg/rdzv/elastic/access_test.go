@@ -161,8 +161,8 @@ func TestClientsTryAllPorts(t *testing.T) {
 	}
 }
 
-// Without a proof of the secret no answer ends an agent that has one at once: an earlier job's store may have given it,
-// or anybody.
+// An agent with a secret does not end at once after an answer without a proof of the secret. The answer may come from
+// an earlier job's store, or from anybody.
 func TestUnprovedAnswersMayPass(t *testing.T) {
 	open := func(t *testing.T, agent, unknownPeer string, leaves time.Duration) (took time.Duration, err error) {
 		t.Helper()

@@ -113,7 +113,7 @@ func TestStaleCloseRequest(t *testing.T) {
 	}
 }
 
-// A store that ends with the run waits until who has closed the run knows.
+// A store that ends with the run waits until the process that has closed the run knows the result.
 func TestCloserLearnsResult(t *testing.T) {
 	d := &leaderDriver{prefix: "run/"}
 	l := rounds.NewLeader(1, rounds.SavedState{Outcome: &rdzv.Outcome{Ending: rdzv.EndClosed}}, 0)

@@ -40,7 +40,7 @@ func TestSilentStoreIsAnnounced(t *testing.T) {
 	})
 }
 
-// A finished agent that leads, and is told to leave, takes no healthy workers with it.
+// A finished agent that leads, and receives a signal to leave, takes no healthy workers with it.
 func TestFinishedLeaderLeaves(t *testing.T) {
 	server := coord.NewServer(coord.ServerOptions{SessionTTL: 10 * time.Second})
 	defer server.Close()

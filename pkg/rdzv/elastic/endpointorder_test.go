@@ -33,7 +33,7 @@ func (a *C10d) useEndpoints(own int, ports ...int) {
 	}
 }
 
-// Two agents at endpoints that are the later one in their own list wait for each other, but not for ever.
+// Two agents, each at the last endpoint of its own list, wait for each other, but not forever.
 func TestEndpointsInAnotherOrder(t *testing.T) {
 	t.Parallel()
 	p, q, gone := freeTCPPort(t), freeTCPPort(t), freeTCPPort(t)
@@ -67,8 +67,8 @@ func TestEndpointsInAnotherOrder(t *testing.T) {
 	}
 }
 
-// An agent at a further endpoint says that it waits although another one, which it asks, knows no store either: that
-// one may ask it at the same time.
+// An agent at a further endpoint replies that it waits even while it asks another agent, which knows no store either:
+// that agent may be asking it at the same time.
 func TestWaitsAtOnce(t *testing.T) {
 	t.Parallel()
 	p, q := freeTCPPort(t), freeTCPPort(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// TestCollectStacks checks that an agent that looks gets its own reply and those of the others, without theirs who do
-// not reply, and leaves nothing in the store.
+// TestCollectStacks checks that an agent that looks gets its own reply and those of the agents that reply, and leaves
+// nothing in the store.
 func TestCollectStacks(t *testing.T) {
 	for name, all := range map[string]bool{"all reply": true, "one is silent": false} {
 		t.Run(name, func(t *testing.T) {

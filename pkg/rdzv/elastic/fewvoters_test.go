@@ -127,7 +127,7 @@ func TestProblemOf(t *testing.T) {
 	}
 }
 
-// What the agent that leads has said is in the key that tells the others where the store is, until it holds no more.
+// The problem that the leading agent has logged is in the key that says where the store is, until the problem is over.
 func TestProblemIsPublished(t *testing.T) {
 	t.Parallel()
 	a := newMemberAccess(t, freeTCPPort(t))

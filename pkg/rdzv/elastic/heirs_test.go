@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
-// The guard of an agent that alone keeps the store may hand over until the next agent is started at the endpoint. What
-// it has begun, that agent knows.
+// The guard of an agent that alone keeps the store may hand over until the next agent is started at the endpoint. If
+// the guard has begun to hand over, the next agent learns of it.
 func TestHeirs(t *testing.T) {
 	t.Parallel()
 	start := func(a *C10d) *hostPlace {

@@ -199,7 +199,7 @@ func TestForeignStore(t *testing.T) {
 	}
 }
 
-// A store that only this machine can reach does not open if the kernel does not tell whose a connection is.
+// A store that only this machine can reach does not open if the kernel does not report who owns a connection.
 func TestPeerUsersUnknown(t *testing.T) {
 	blind := &StoreUsers{}
 	blind.once.Do(func() { blind.err = errors.New("sock_diag: permission is denied") })

@@ -135,7 +135,7 @@ func TestWorkersUnderElasticrun(t *testing.T) {
 	}
 }
 
-// They also do under torchrun, whose agent hosts the store.
+// Go and torch workers also find each other under torchrun, whose agent hosts the store.
 func TestWorkersUnderTorchrun(t *testing.T) {
 	type job struct {
 		version string
@@ -162,8 +162,8 @@ func TestWorkersUnderTorchrun(t *testing.T) {
 	}
 }
 
-// They also do without a launcher, by tcp:// and by file://, whichever of the two is rank 0, and with a store of torch
-// 1.13, which uses protocol version 1.
+// Go and torch workers also find each other without a launcher, by tcp:// and by file://, whichever of the two is rank
+// 0, and with a store of torch 1.13, which uses protocol version 1.
 func TestWorkersAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name, torch, url string

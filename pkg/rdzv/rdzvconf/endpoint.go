@@ -16,9 +16,10 @@ const (
 	EtcdPort = 2379
 )
 
-// ParseEndpoint splits HOST[:PORT]; port is -1 if it is missing. An IPv6 address with a port needs brackets, which host
-// does not have. It follows torch 2.14 torch/distributed/elastic/rendezvous/utils.py with two differences: an IPv6
-// address without brackets is a host alone, and other hosts hold no colon.
+// ParseEndpoint splits HOST[:PORT]; port is -1 if it is missing. An IPv6 address with a port needs brackets if the
+// whole text could be an IPv6 address too, such as ::1:80. host has no brackets. It follows torch 2.14
+// torch/distributed/elastic/rendezvous/utils.py with two differences: an IPv6 address without brackets is a host alone,
+// and other hosts hold no colon.
 func ParseEndpoint(endpoint string) (host string, port int, err error) {
 	at := strings.LastIndexByte(endpoint, ':')
 	_, noIP := netip.ParseAddr(endpoint)

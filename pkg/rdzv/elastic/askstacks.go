@@ -13,9 +13,9 @@ import (
 // AskStacks asks the agents of a round, as [ObserveStacks] does, in the agent's own session. It returns what is known
 // when all have replied or ctx ends. The result is nil if this handler has no session until then.
 //
-// All nodes whose workers have finished may call it at about the same time. So that a large job does not ask everybody
-// for everybody, only one of them asks: if the workers of an agent of a rank below rank have finished and the agent is
-// still there, AskStacks asks nobody and returns nil.
+// All nodes whose workers have finished may call it at about the same time, and in a large job only one of them should
+// ask all agents. So AskStacks asks nobody and returns nil if the workers of an agent of a lower rank have finished and
+// that agent is still there.
 func (h *Handler) AskStacks(ctx context.Context, round, rank int) *Snapshot {
 	replies := make(chan *Snapshot, 1)
 	ask := func(session context.Context, d *driver) {

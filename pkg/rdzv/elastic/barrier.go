@@ -90,8 +90,8 @@ func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *
 }
 
 // untilHostGone returns how long a node that has finished still waits for the agent that hosts the store: the TTL of
-// sessions from when it has finished and nobody listens at the host any more. An agent that comes back from a pause may
-// find that the others have ended without it.
+// sessions, from when this node has finished and nobody listens at the host any more. For example, the others may have
+// ended while this agent was paused.
 func (h *Handler) untilHostGone() time.Duration {
 	a, ok := h.opts.Access.(interface{ RefusedSince() time.Time })
 	if !ok || !h.storeEnds || h.hostsRendezvous() || h.opts.Job.TTL == 0 {
@@ -141,7 +141,8 @@ func (h *Handler) hosts() string {
 }
 
 // needed returns an *rdzv.NeededError while this node has to stay at the exit barrier because of a store that it hosts.
-// Nodes that finish at about the same time get the job's result within the TTL of sessions.
+// Even with Options.LeaveStores it stays for the TTL of sessions, so that nodes that finish at about the same time get
+// the job's result.
 func (h *Handler) needed() error {
 	why := h.hosts()
 	if why == "" || h.untilHostGone() <= 0 { // without a rendezvous nobody's workers run any more

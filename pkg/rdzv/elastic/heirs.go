@@ -119,7 +119,7 @@ func (h *Heirs) HandOver(ctx context.Context, stored []byte, dial func(addr stri
 	}
 }
 
-// consent is what an heir, or the file, says to the guard.
+// consent is the result of one request to an heir.
 type consent int
 
 const (

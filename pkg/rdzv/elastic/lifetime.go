@@ -127,7 +127,7 @@ func (h *Handler) call(f func(now time.Duration)) {
 	}
 }
 
-// callEarly is call for what must not be lost before the first session: keep keeps it.
+// callEarly is call for reports that must not be lost before the first session: keep stores the report until then.
 func (h *Handler) callEarly(keep func(*earlyCalls), f func(now time.Duration)) {
 	h.mu.Lock()
 	if !h.started {

@@ -28,8 +28,8 @@ import (
 //     however that happens. The next holder then replaces the socket, which nobody serves.
 //  2. The holder of the lock asks at the socket before it replaces it. A program that cleans temporary folders may have
 //     removed the lock's file, while the host still serves the socket.
-//  3. A host also holds a slot of the run on this machine. It finds a host that serves another folder, or whose folder
-//     was removed as a whole, as at the user's logout.
+//  3. A host also holds a slot of the run on this machine. The slot reveals a host that serves another folder, or one
+//     whose folder was removed as a whole, as at the user's logout.
 
 // lockSuffix is what the lock's file has after the name of the socket.
 const lockSuffix = ".lock"

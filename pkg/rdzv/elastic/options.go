@@ -80,10 +80,10 @@ type Options struct {
 	// SharedRunID says that other jobs may have the same run id. Another store that replaces this job's may then be
 	// theirs, so the agent ends instead of joining it.
 	SharedRunID bool
-	// WaitAdvice ends the warnings that nodes are missing in the first round, for people who expect them. It may be empty.
+	// WaitAdvice is appended to the warnings that nodes are missing in the first round. It may be empty.
 	WaitAdvice string
-	// Advice ends the error for a lost store, unless this node was in a round of a store that no agent hosts: then it is
-	// StoreAdvice. They say how to avoid the loss, and may be empty.
+	// Advice is appended to the error for a lost store, or StoreAdvice if this node was in a round of a store that no
+	// agent hosts. They say how to avoid the loss, and may be empty.
 	Advice, StoreAdvice string
 	Logger              zerolog.Logger
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Ending is the reason why an agent leaves the rendezvous for good. One of outcome, err and departed is set.
+// Ending is the reason why an agent leaves the rendezvous for good. One of Outcome, Err and Departed is set.
 type Ending struct {
 	Outcome *rdzv.Outcome // the job has ended
-	Late    *rdzv.Late    // set if the job had ended before this agent came
+	Late    *rdzv.Late    // with Outcome: set if the job had ended before this agent came
 	Err     error         // this agent cannot take part
-	// Replaced says, with err, that another agent has come for the node.
+	// Replaced says, with Err, that another agent has come for the node.
 	Replaced bool
 
-	Departed bool   // it has left the exit barrier with success
-	Others   string // who still ran, one line; empty if the leader has not confirmed the departure
+	Departed bool   // the agent has left the exit barrier with success
+	Others   string // with Departed: who still ran, one line; empty if the leader has not confirmed the departure
 }
 
 // Order is an instruction to the agent. One of its fields is set, besides KillIn.
@@ -30,7 +30,7 @@ type Order struct {
 	Join     bool       // help to keep the store
 	Reenter  bool       // enter again with a new worker store: others have used the one before
 	Stop     *rdzv.Stop // stop the workers; KillBy is not set
-	// KillIn belongs to stop: the time until SIGKILL must have ended the last worker. 0 means at once; below 0 the
-	// grace period decides.
+	// KillIn, with Stop, is the time until SIGKILL must have ended the last worker. 0 means at once. If it is negative,
+	// the grace period decides.
 	KillIn time.Duration
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Answers to the driver of a member.
+// What the driver reads of its member.
 
 // Ending returns why the agent leaves the rendezvous for good; nil while it takes part. Its workers may still run.
 func (m *Member) Ending() *Ending { return m.over }
 
-// EndingOnceStopped is Ending once the agent has no workers to stop; nil before.
+// EndingOnceStopped returns Ending if the agent is in no round, or has finished its round. Otherwise it returns nil,
+// even after Stopped: the agent has yet to enter again.
 func (m *Member) EndingOnceStopped() *Ending {
 	if m.state == busy || m.state == stopping {
 		return nil
@@ -20,7 +21,7 @@ func (m *Member) EndingOnceStopped() *Ending {
 	return m.over
 }
 
-// JobEnding returns how the job has ended; nil as long as the agent does not know an end.
+// JobEnding returns how the job has ended; nil while the agent does not know that it has.
 func (m *Member) JobEnding() *Ending {
 	if m.over == nil || m.over.Outcome == nil {
 		return nil
@@ -38,7 +39,7 @@ func (m *Member) IsIdle() bool {
 	return m.state == ready || m.state == outside || m.MayDepart()
 }
 
-// AwaitsRerun reports whether the agent waits for the end of the run before its own, and of that run's store.
+// AwaitsRerun reports whether the agent waits until the store of the finished run has ended, to begin the run again.
 func (m *Member) AwaitsRerun() bool {
 	return m.state == ready && m.latest.Kind == Wait && m.latest.Again
 }
@@ -59,7 +60,7 @@ func (m *Member) MustStop() bool { return m.stopOrdered }
 // nodes is 0 before the first round.
 func (m *Member) LastPlace() (round, rank, nodes int) { return m.entered, m.rank, m.nodes }
 
-// ProvenAt returns when the last keep-alive was sent that the store has answered.
+// ProvenAt returns when the last answered keep-alive was sent.
 func (m *Member) ProvenAt() time.Duration { return m.lastProof }
 
 // CurrentReport returns the report as it is now.

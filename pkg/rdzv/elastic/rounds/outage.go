@@ -33,11 +33,11 @@ func (m *Member) checkStore(now time.Duration) {
 	}
 }
 
-// quietAfter returns how long the store may be silent before the agent warns of it, while workers run. An answered
-// keep-alive is younger than that: they are sent at least four times in ttl.
+// quietAfter returns how long the store may be silent before the agent warns of it, while workers run. It is longer
+// than the time between keep-alives, which is at most a quarter of ttl.
 func quietAfter(ttl time.Duration) time.Duration { return ttl * 2 / 5 }
 
-// checkQuiet warns once of a store that has begun to be silent, unless it is too late for a warning.
+// checkQuiet warns once of a store that has begun to be silent, unless the workers have to stop already.
 func (m *Member) checkQuiet(now time.Duration) {
 	silence := now - m.lastProof
 	if silence < quietAfter(m.ttl) {
@@ -61,8 +61,7 @@ func (m *Member) quietAt() OptionalTime {
 	}
 }
 
-// reconnectDeadline returns when the agent gives up because the store does not answer. It is not set while the store
-// does.
+// reconnectDeadline returns when the agent gives up because the store does not answer; unset while the store answers.
 func (m *Member) reconnectDeadline() OptionalTime {
 	return OptionalTime{m.silentSince.At + m.reconnectTimeout(), m.silentSince.Set}
 }
@@ -94,9 +93,9 @@ func (m *Member) StoreReplaced(now time.Duration) {
 	m.fence, m.report.Earlier = Fence{}, true
 }
 
-// SearchAt returns when an agent without workers gives up its session in a store that does not answer and looks for the
-// store as a newcomer does: the agents that keep the store may have begun another one. The session has expired by then,
-// wherever it was kept.
+// SearchAt returns when an agent without workers gives up its session in a store that does not answer. It then looks
+// for the store as a newcomer does, because the agents that keep the store may have begun another one. The session has
+// expired by then, wherever it was kept. The time is unset if there are workers or the agent has ended.
 func (m *Member) SearchAt() OptionalTime {
 	return OptionalTime{m.lastProof + m.ttl*4/3, m.ttl > 0 && m.over == nil && !m.HasWorkers()}
 }

@@ -12,12 +12,12 @@ import (
 // NoRound is the round of a Stop that every agent ignores.
 const NoRound = -1
 
-// StopMailbox passes Stops to an agent, and finds out whether the agent receives them. Its methods belong to the
-// goroutine that drives the member.
+// StopMailbox passes Stops to an agent, and finds out whether the agent receives them. The agent receives from C. Only
+// the goroutine that drives the member calls the methods.
 type StopMailbox struct {
 	C     chan rdzv.Stop // holds the last Stop until the agent receives it
 	over  chan struct{}  // closed by the next Stop of the round; nil once it is closed
-	last  rdzv.Stop      // that was sent
+	last  rdzv.Stop      // the last Stop that was sent, probes excepted
 	probe probeState
 }
 
@@ -36,8 +36,8 @@ func (b *StopMailbox) BeginRound() (over chan struct{}) {
 	return b.over
 }
 
-// Send sends a Stop, in place of one that the agent has not received: the newer one leaves less time, or is about a
-// later round. In the same round it takes over what the other one asks.
+// Send sends a Stop. It replaces one that the agent has not received: the newer one leaves less time, or is about a
+// later round. A Stop of the same round keeps what the replaced one asked, see [rdzv.Stop.Merge].
 func (b *StopMailbox) Send(s rdzv.Stop) {
 	if s.Round != NoRound {
 		b.last = s
@@ -60,7 +60,7 @@ func (b *StopMailbox) Send(s rdzv.Stop) {
 	}
 }
 
-// Repeat sends the last Stop again, unless the agent has not received it yet.
+// Repeat sends the last Stop again, unless the agent has yet to receive one. A Stop must have been sent before.
 func (b *StopMailbox) Repeat() {
 	if len(b.C) == 0 {
 		b.Send(b.last)
@@ -75,9 +75,10 @@ func (b *StopMailbox) Withdraw() {
 	}
 }
 
-// ProbeAgent checks at intervals, while workers run or are being started, that the agent of m receives what it is sent.
-// An agent that hangs, for example on a folder of its logs, still keeps its session alive, and the other nodes would
-// wait for its workers forever. ProbeAgent returns when to call it again; unset if there is nothing to check.
+// ProbeAgent checks at intervals, while m's round has several nodes and its workers run or are being started, that the
+// agent receives what it is sent. An agent that hangs, for example on a folder of its logs, still keeps its session
+// alive, and the other nodes would wait for its workers forever. ProbeAgent returns when to call it again; unset if
+// there is nothing to check.
 func (b *StopMailbox) ProbeAgent(now time.Duration, m *Member, log zerolog.Logger) (next OptionalTime) {
 	p := &b.probe
 	if m.state != busy || m.nodes < 2 {

@@ -20,6 +20,7 @@ import (
 // left out, which are only for people, and then the losses: the job is worth more than the memory of lost nodes.
 
 const (
+	// plainRecord is the largest size in bytes of a record that is written as plain JSON.
 	plainRecord = 64 << 10
 	// maxRecord is the largest size of a decompressed record in bytes: that of several hundred thousand nodes.
 	maxRecord = 64 << 20
@@ -34,7 +35,8 @@ type packedRecord struct {
 	Lost [][]int64 `json:"lost,omitempty"`
 }
 
-// EncodeValue encodes a value of the leader for the store.
+// EncodeValue encodes a value of the leader for the store: as JSON, and a large [Record] compressed. The result may be
+// larger than a commit can hold.
 func EncodeValue(v any) ([]byte, error) {
 	r, ok := v.(Record)
 	if !ok {
@@ -95,7 +97,7 @@ func compress(plain []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// DecodeRecord decodes a record that EncodeValue has encoded.
+// DecodeRecord decodes into r a record that EncodeValue has encoded.
 func DecodeRecord(b []byte, r *Record) error {
 	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
 		return json.Unmarshal(b, r)

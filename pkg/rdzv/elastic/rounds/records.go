@@ -27,7 +27,7 @@ type Node struct {
 	Hint     int    `json:"hint"` // the node rank that was given; -1: none
 	Role     string `json:"role"`
 	Nproc    int    `json:"nproc"`
-	// Launch is what started the agent.
+	// Launch identifies the launch that started the agent.
 	Launch Launch `json:"launch,omitzero"`
 	// Command distinguishes the commands of workers; empty if it is not known.
 	Command string `json:"command,omitempty"`
@@ -50,15 +50,16 @@ type Report struct {
 	Job   Job   `json:"job"`
 	Fence Fence `json:"fence"` // of the round that Phase is about; zero before the first
 	Phase Phase `json:"phase"`
-	// Uptime is how long ago the agent entered that round.
+	// Uptime is how long the agent had been in that round when Phase was last set.
 	Uptime time.Duration `json:"uptime,omitempty"`
-	// Silent says, with Ready, that the node stopped its workers because the store had not answered for too long.
+	// Silent says, with Ready or Failing, that the workers were stopped, or killed by the watchdog, because the store had
+	// not answered for too long.
 	Silent bool `json:"silent,omitempty"`
 	// Stuck says, with Busy, that the agent does not respond to its handler: it may never have started its workers.
 	Stuck bool `json:"stuck,omitempty"`
 	// Earlier says that this agent had a session in an earlier store of the run, which this store has replaced.
 	Earlier bool `json:"earlier,omitempty"`
-	// HadRound says that it was in a round of an earlier store.
+	// HadRound says that this agent was in a round of an earlier store.
 	HadRound bool `json:"had_round,omitempty"`
 	// Before is how the time was used in that store, as far as this agent knows. It is immutable once it is in a report.
 	Before *goodput.Goodput `json:"before,omitempty"`
@@ -68,14 +69,14 @@ type Report struct {
 	Departing bool `json:"departing,omitempty"`
 	// Close asks the leader to end the run.
 	Close bool `json:"close,omitempty"`
-	// CloseBy says for people who has asked the agent for that; empty stands for the agent's node.
+	// CloseBy says for people who has asked the agent to close the run; empty stands for the agent's node.
 	CloseBy string `json:"close_by,omitempty"`
 	// Preempt asks the leader to end the job by a preemption, or says that the agent has learned of one. It stays, so that
 	// the leader of another store learns of it, too. It is immutable once it is in a report; its Left is as of the write.
 	Preempt *rdzv.Preemption `json:"preempt,omitempty"`
-	// PreemptAge is how long ago that was.
+	// PreemptAge is how long before the write the agent asked for the preemption or learned of it.
 	PreemptAge time.Duration `json:"preempt_age,omitempty"`
-	// preemptAt is when it was, on the agent's clock.
+	// preemptAt is the time of that, on the agent's clock.
 	preemptAt time.Duration
 	// Finished says, with Ready, that the node's workers in the round in Fence have done all their work. Stop and
 	// ExcludeNode are likewise those of rdzv.Member.
@@ -84,11 +85,11 @@ type Report struct {
 	ExcludeNode bool `json:"exclude_node,omitempty"`
 	// Steps are the steps of the node's workers in the round in Fence. They are immutable once they are in a report.
 	Steps *StepTimes `json:"steps,omitempty"`
-	// Started is when the workers of that round had been started, since the agent entered it. It is immutable once it is
-	// in a report; so is Ran.
+	// Started is how long after the agent entered that round its workers had been started. It is immutable once it is in
+	// a report; so is Ran.
 	Started *time.Duration `json:"started,omitempty"`
-	// Ran is how long the agent was in that round when the first one failed, when all had exited with 0, or when
-	// they had to stop.
+	// Ran is how long the agent had been in that round when its first worker failed, when all of them had exited with 0,
+	// or when they had to stop.
 	Ran *time.Duration `json:"ran,omitempty"`
 	// Unreached says that the node has not reached the worker store of the round in Fence. It stays until the next
 	// round.
@@ -96,7 +97,7 @@ type Report struct {
 	// Quiet says, with Busy, that the node's workers have shown no progress for long. It is immutable once it is in a
 	// report, and its time is as of the write.
 	Quiet *rdzv.Quiet `json:"quiet,omitempty"`
-	// quietSince is since when they have shown none, on the agent's clock.
+	// quietSince is since when the workers have shown none, on the agent's clock.
 	quietSince time.Duration
 	// Hang is what this agent has found when the leader asked it to look at all workers of the job. It is immutable once
 	// it is in a report.
@@ -111,7 +112,7 @@ type Report struct {
 	StoreMember string `json:"store_member,omitempty"`
 }
 
-// AsOf returns the report with the ages and times left as of now, on the agent's clock.
+// AsOf returns the report with its ages and remaining times as of now, on the agent's clock. It does not change r.
 func (r Report) AsOf(now time.Duration) Report {
 	if r.Failure != nil {
 		f := *r.Failure
@@ -186,7 +187,7 @@ type Answer struct {
 	Hang *HangOrder `json:"hang,omitempty"`
 	// Preemption asks the agent, with Halt, to let its workers save first.
 	Preemption *rdzv.Preemption `json:"preemption,omitempty"`
-	// JoinStore asks the agent, with Wait, for what Place.JoinStore asks those in a round.
+	// JoinStore asks the agent, with Wait, to help to keep the coordination store, as Place.JoinStore does with Run.
 	JoinStore bool `json:"join_store,omitempty"`
 }
 
@@ -202,13 +203,14 @@ type Place struct {
 	Same int `json:"same,omitempty"`
 	// Used is rdzv.Round's.
 	Used *shortUsed `json:"used,omitempty"`
-	// StoreEndsWithRun says that an agent hosts the store. It is lost for good when that agent ends.
+	// StoreEndsWithRun says that one agent hosts the coordination store, or several keep it: it ends with the run.
 	StoreEndsWithRun bool `json:"store_ends,omitempty"`
 	// JoinStore asks the agent to help to keep the coordination store: Report.StoreMember.
 	JoinStore bool `json:"join_store,omitempty"`
 }
 
-// Record is a decided round. The members' places follow from it alone, so any later leader can assign them.
+// Record is a decided round. The ranks of the members and their workers follow from it alone, so any later leader can
+// assign them.
 type Record struct {
 	Round    int            `json:"round"`
 	Members  []RecordMember `json:"members"` // in rank order
@@ -216,7 +218,7 @@ type Record struct {
 	Short    int            `json:"short,omitempty"` // rounds in a row before this one that failed within MinUptime
 	// Charges are the ages, at the commit, of the charged failures that are not forgiven.
 	Charges []time.Duration `json:"charges,omitempty"`
-	// Unstopped are the agents whose workers of an earlier round had not been stopped at the commit, with that round.
+	// Unstopped are the agents that had not stopped the workers of an earlier round at the commit, with that round.
 	Unstopped map[coord.SessionID]int `json:"fenced,omitempty"`
 	// Losses are the ages, at the commit, of the losses of each identity that still count.
 	Losses map[string][]time.Duration `json:"losses,omitempty"`
@@ -234,7 +236,8 @@ type Record struct {
 	Ledger *ledger `json:"ledger,omitempty"`
 }
 
-// NodeFault is what a node has done to the others. Ages are those at the commit.
+// NodeFault is the saved form of a node's faults, with ages as of the commit. Age is that of the last quarantine; until
+// there is one, that of the last fault.
 type NodeFault struct {
 	Age    time.Duration `json:"age"`
 	Times  int           `json:"times,omitempty"` // quarantines; 0: none
@@ -244,7 +247,7 @@ type NodeFault struct {
 	Unreachable *time.Duration `json:"unreachable,omitempty"`
 	// Missed is how long ago it and another node did not reach each other, by the identity of the other node.
 	Missed map[string][]time.Duration `json:"missed,omitempty"`
-	// PairedWith is the identity of that other node if this one was quarantined for that; otherwise empty.
+	// PairedWith is the identity of the other node if this one is quarantined for not reaching it; otherwise empty.
 	PairedWith string `json:"by,omitempty"`
 }
 

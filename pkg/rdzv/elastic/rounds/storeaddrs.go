@@ -15,20 +15,21 @@ type StoreAddrs struct {
 	HasRound     bool `json:"has_round,omitempty"`
 	// Heirs are those of the agents that can take over from the only voter if its agent is killed.
 	Heirs []string `json:"heirs,omitempty"`
-	// Problem says why the loss of the leader's node may end the job: after its name, if it keeps the store alone, else
-	// which of the other voters do not reach each other. It is "" until that has lasted.
+	// Problem says why the loss of the leader's node may end the job, once that has lasted for a while; otherwise it is
+	// empty. If the leader is the only voter, it says why no other agent helps. Otherwise it lists the voters that do not
+	// reach each other.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Equal reports whether s says the same as other.
+// Equal reports whether s and other are equal, apart from Others.
 func (s StoreAddrs) Equal(other StoreAddrs) bool {
 	return s.Leader == other.Leader && s.SurvivesLoss == other.SurvivesLoss && s.HasRound == other.HasRound &&
 		s.Problem == other.Problem && slices.Equal(s.Addrs, other.Addrs) && slices.Equal(s.Candidates, other.Candidates) &&
 		slices.Equal(s.Heirs, other.Heirs)
 }
 
-// Reachable returns where the store may be until the next value arrives. Of three voters one stays. The only voter may
-// hand over to a candidate, and cannot say so before it ends.
+// Reachable returns where the store may be until the next value arrives. Of three voters at least one stays. A voter
+// that keeps the store alone may hand over to a candidate, and cannot announce that before it ends.
 func (s StoreAddrs) Reachable() []string {
 	if len(s.Addrs) >= MinVoters {
 		return slices.Clone(s.Addrs)
@@ -36,7 +37,7 @@ func (s StoreAddrs) Reachable() []string {
 	return slices.Concat(s.Addrs, s.Candidates)
 }
 
-// SetStoreMember sets the address at which this agent can help to keep the store.
+// SetStoreMember sets the address at which this agent can help to keep the store; empty if it cannot.
 func (m *Member) SetStoreMember(addr string) {
 	if m.report.StoreMember != addr {
 		m.report.StoreMember, m.dirty = addr, true

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// While too few nodes have come, the leader says which ones are missing, and what it knows of the reason.
+// While too few nodes have come, the leader says which ones are missing, and why if it knows.
 
-// missingNodes and its parts, each of which may be empty, continue "2 of 3 nodes have joined".
+// missingNodes describes the nodes that the next round lacks. The text continues a message such as "2 of 3 nodes have
+// joined". It and each of its parts may be empty.
 func (l *Leader) missingNodes() string {
 	return l.missingRanks() + l.ranksGivenTwice() + l.goneMembers() + l.unknownMembers()
 }
@@ -44,8 +45,8 @@ func (l *Leader) ranksGivenTwice() string {
 	return fmt.Sprintf("; %s: give each node its own --node-rank from 0 to %d", joinSome(texts, ", "), l.job.Max-1)
 }
 
-// goneMembers says what has become of the members of the last round that have not come back; empty if there are none.
-// Members that had finished may have left the exit barrier without an answer of the leader.
+// goneMembers names the members of the last round that have finished, were lost or have left, and have not come back;
+// empty if there are none. Members that had finished may have left the exit barrier without an answer of the leader.
 func (l *Leader) goneMembers() string {
 	var finished, gone []string
 	for rank, m := range l.round.members {
@@ -96,7 +97,7 @@ func (l *Leader) missingRanks() string {
 		case hint >= 0 && hint < n && (!present[hint] || l.job.Static):
 			present[hint] = true
 		case !l.job.Static:
-			return "" // it has no rank, or that of another node
+			return "" // the node has no hint, one that is too high, or that of another node
 		}
 	}
 	if text := absentRanks(present); text != "" {

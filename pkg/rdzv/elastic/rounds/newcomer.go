@@ -12,14 +12,13 @@ import (
 
 // A node that joins a running job may be broken: no driver, no data, another library. Its workers then fail at once,
 // and that must not end a job that has worked without the node. So the leader quarantines a new node that fails, and
-// charges nothing. A failure that is not the newcomer's own is charged: one in the first round, or on a node that is
-// not new.
+// charges nothing. A failure in a job's first round, or on a node that is not new, is charged as usual.
 
-// newcomerPeriod is how long a newcomer has to run before it is as good as any other node.
+// newcomerPeriod is how long a newcomer has to run before it counts like any other node.
 const newcomerPeriod = time.Minute
 
-// newcomerTest returns which members of the next round are new: those that were not in the round before, or were new in
-// it and it was short. In a job's first round no node is new.
+// newcomerTest returns a function that reports whether a member of the next round is new. New members were not in the
+// round before, or were new in it and it was shorter than newcomerPeriod. In a job's first round no node is new.
 func (l *Leader) newcomerTest(members []candidate) (isNew func(identity string) bool) {
 	if !l.hasRound {
 		return func(string) bool { return false }
@@ -59,8 +58,9 @@ func (l *Leader) quarantineNewcomers(now time.Duration) bool {
 	return len(ranks) > 0
 }
 
-// failedNewcomers returns the ranks of the newcomers to blame. There are none if any node may have caused the failure,
-// or if a newcomer has run for newcomerPeriod or was quarantined before.
+// failedNewcomers returns the ranks of the newcomers to blame for the end of the round. There are none if a worker on a
+// node that is not new may have failed by itself, if a newcomer failed only after newcomerPeriod, or if a newcomer is
+// still quarantined for an earlier fault.
 func (l *Leader) failedNewcomers(now time.Duration) (ranks []int) {
 	first, failed := l.round.failures.likeliest()
 	if !failed || !l.record.Members[first].New {

@@ -29,12 +29,12 @@ const maxNamed = 8
 
 // notices is the schedule of the notices.
 type notices struct {
-	waiters []*participant // have begun to wait since the last Decide
+	waiters []*participant // those that have begun to wait since the last Decide
 	timer   OptionalTime   // when the next notice is due
 	sendNow bool           // all notices are due: the wait will be a long one
 }
 
-// waitState is how long a participant has waited, and which notices it got.
+// waitState is how long a participant has waited, and how many notices it got.
 type waitState struct {
 	waiting     bool         // it has no workers and waits for a round
 	since       OptionalTime // set by the first Decide after it began to wait
@@ -42,7 +42,8 @@ type waitState struct {
 	noticesSent int
 }
 
-// NoticePause returns the pause after so many notices.
+// NoticePause returns the pause after the given number of notices: FirstNotice, doubled for each of them, and at most
+// longest.
 func NoticePause(sent int, longest time.Duration) time.Duration {
 	return min(longest, FirstNotice<<min(sent, 20))
 }
@@ -114,7 +115,7 @@ func (l *Leader) noticeRecipients() []*participant {
 	return all[:min(len(all), maxNoticeRecipients)]
 }
 
-// ownReason says why this participant waits although others need not; empty if it waits for what all wait for.
+// ownReason says why this participant waits although others need not; empty if commonReason is its reason too.
 func (l *Leader) ownReason(now time.Duration, p *participant) string {
 	identity := p.report.Node.Identity
 	if l.budget.isQuarantined(identity) && !l.willUseQuarantined() {
@@ -127,7 +128,8 @@ func (l *Leader) ownReason(now time.Duration, p *participant) string {
 	return ""
 }
 
-// spareReason says why the running round takes in no further node; empty if it does.
+// spareReason says why the running round takes in no further node; empty if it does or if no round runs. A preemption
+// is a reason in every state.
 func (l *Leader) spareReason() string {
 	members := l.round.members
 	switch {
@@ -199,7 +201,7 @@ func (l *Leader) neededNodes() string {
 	return "at least " + plural.Of(l.job.Min, "node")
 }
 
-// unstoppedNodes names nodes that have not stopped their workers yet.
+// unstoppedNodes names the members of the round whose workers may still run.
 func (l *Leader) unstoppedNodes() string {
 	var names []string
 	for rank := range l.round.members {
@@ -217,7 +219,7 @@ func (l *Leader) unstoppedNodes() string {
 // FormatLeft formats the time that is left: whole seconds, rounded up; negative ones as 0s.
 func FormatLeft(d time.Duration) string { return seconds.Format(ceilSecond(max(0, d)).At) }
 
-// StillRunning names the nodes of the round whose workers run, once another node has finished.
+// StillRunning names the nodes of the running round whose workers run, once another node has finished; empty otherwise.
 func (l *Leader) StillRunning() string {
 	if l.state == running && l.round.done > 0 {
 		return l.unstoppedNodes()

@@ -26,17 +26,17 @@ type participant struct {
 	wait           waitState
 	idle           int    // how many of its workers count as idle
 	invited        bool   // was asked to help to keep the store while it waits
-	lastAnswer     Answer // without what need not be compared
-	writeIndex     int    // of lastAnswer in Leader.writes, if Decide has not returned it yet
+	lastAnswer     Answer // only the fields that reply compares
+	writeIndex     int    // index of lastAnswer in Leader.writes, if Decide has not returned it yet
 }
 
-// participantSet is all participants, and how many of them are in which condition.
+// participantSet holds all participants, and counts those that meet certain conditions.
 type participantSet struct {
 	byID        map[coord.SessionID]*participant
 	byIdentity  map[string]*participant // the newest of each node
-	eligible    int                     // could be in the next round now
-	quarantined int                     // could be in the next round if they were not quarantined
-	matching    int                     // fit the job
+	eligible    int                     // how many could be in the next round now
+	quarantined int                     // how many could be in the next round if they were not quarantined
+	matching    int                     // how many fit the job
 }
 
 func newParticipantSet(n int) participantSet {
@@ -45,7 +45,7 @@ func newParticipantSet(n int) participantSet {
 	}
 }
 
-// count updates the numbers for a participant's new condition.
+// count updates the counts after a participant's conditions have changed.
 func (s *participantSet) count(p *participant, eligible, quarantined, matching bool) {
 	update := func(n *int, was *bool, is bool) {
 		switch {
@@ -117,7 +117,7 @@ func (l *Leader) handleMemberReport(now time.Duration, p *participant, r Report)
 	if r.Fence.Round != l.record.Round || r.Fence.Epoch == 0 {
 		return
 	}
-	if m.status == unstopped { // too late for the decision about this round, in time for the next round
+	if m.status == unstopped { // judged without this member already, which may be in the next round
 		if r.Phase == Ready {
 			m.status = stopped
 		}
@@ -159,8 +159,8 @@ func (l *Leader) handleMemberReport(now time.Duration, p *participant, r Report)
 	}
 }
 
-// backdate learns from a member's uptime, after a change of leaders, when the round began. The times in the round's
-// record are ages as of that time, so the budget becomes older too.
+// backdate learns from a member's uptime, after a change of leaders, when the round began. The round's record holds
+// ages as of its commit, so the entries of the budget become older by the same time.
 func (l *Leader) backdate(now, uptime time.Duration) {
 	began, at := &l.round.startedAt, now-uptime
 	if began.Set && began.At <= at || !began.Set && at >= l.termStart {
@@ -224,7 +224,7 @@ func (l *Leader) handleSessionEnd(now time.Duration, p *participant) {
 // review decides again whether an agent fits the job, whether it could be in the next round, and what to answer it.
 func (l *Leader) review(p *participant) {
 	if l.job == nil {
-		if l.outcome != nil || l.isOfPastRun(p) { // the job's parameters are deleted by then
+		if l.outcome != nil || l.isOfPastRun(p) { // the job's parameters are deleted once the run has ended
 			l.updateAnswer(p)
 		}
 		return
@@ -282,8 +282,8 @@ func (l *Leader) mayHaveWorkers(p *participant) bool {
 	return p.report.Phase != Ready || p.unstoppedRound > cleared
 }
 
-// updateAnswer answers an agent unless its last answer still stands. Members of the round get their answers from
-// assignRanks and haltRound.
+// updateAnswer answers an agent unless its last answer still stands. Members of the round that fit the job get their
+// answers elsewhere: assignRanks, orderHalt, answerDeparture and orderHang.
 func (l *Leader) updateAnswer(p *participant) {
 	switch {
 	case p.rank >= 0 && l.round.members[p.rank].departed: // its success stands, however the run ends
@@ -315,7 +315,7 @@ func (l *Leader) isFinishedElsewhere(p *participant) bool {
 	return p.rank < 0 && p.unstoppedRound < 0 && p.report.Phase == Done
 }
 
-// replyWait answers why an agent has to wait, if there is a reason that its last answer did not give.
+// replyWait answers that an agent has to wait, and why, unless why is empty or was in the last answer.
 func (l *Leader) replyWait(p *participant, why string) {
 	last := &p.lastAnswer
 	if why == "" || last.Kind == Wait && last.Fence == l.fence() && strings.HasPrefix(last.Note, why) {

@@ -9,7 +9,7 @@ import (
 
 // Policy says which failures no restart follows, besides those beyond the budget. The zero value has no rule.
 type Policy struct {
-	// FinalCodes end the job: exit codes of the root cause. ExcludeCodes quarantine its node.
+	// FinalCodes are the exit codes of the root cause that end the job, ExcludeCodes those that quarantine its node.
 	FinalCodes   rdzv.ExitCodes `json:"final_codes,omitzero"`
 	ExcludeCodes rdzv.ExitCodes `json:"exclude_codes,omitzero"`
 	// MaxSame ends the job once the same failure has happened that many times in a row; 0 for never.
@@ -18,9 +18,9 @@ type Policy struct {
 	MaxIdle int `json:"max_idle,omitempty"`
 }
 
-// failedRound is what a policy considers of a round that has failed.
+// failedRound holds the facts about a failed round that a policy judges.
 type failedRound struct {
-	signature string // of the root cause; empty if it says nothing of its worker
+	signature string // of the root cause; empty if the failure says nothing of its worker
 	rank      int    // of the root cause
 	alike     bool   // other workers have failed in the same way, so the rank is chance
 	code      int    // of the root cause, as in a shell
@@ -29,22 +29,24 @@ type failedRound struct {
 	world     int    // number of workers
 }
 
-// repeats is what failures have in common with those directly before them. Rounds that ended otherwise do not count.
+// repeats summarizes what the last failure has in common with those directly before it. Rounds that ended without a
+// charged failure do not count.
 type repeats struct {
 	Signature string `json:"signature,omitempty"`
 	Rank      int    `json:"rank,omitempty"`
 	Alike     bool   `json:"alike,omitempty"`
 	Same      int    `json:"same,omitempty"` // how many times in a row this failure has happened
-	// Step is the last one that is known, with World workers. Older says that the last failure had none.
+	// Step is the last known step, with World workers; nil if none is known. Older says that the step of the last failure
+	// is not known, so Step is that of an earlier one.
 	Step  *int64 `json:"step,omitempty"`
 	World int    `json:"world,omitempty"`
 	Older bool   `json:"older,omitempty"`
 	Idle  int    `json:"idle,omitempty"` // restarts in a row, up to the last failure, that brought no progress
 }
 
-// after returns what repeats after another failure. A later step than the last known one is progress. That there was
-// none is known only if both failures have a step, and the same number of workers, on which the numbers of steps may
-// depend. A missing step is no proof of anything.
+// after returns the summary that includes the failure f. A later step than the last known one is progress. Lack of
+// progress is known only if both failures have a step and the same number of workers, because step numbers may depend
+// on the number of workers. A missing step proves nothing.
 func (r repeats) after(f failedRound) repeats {
 	next := repeats{Signature: f.signature, Rank: f.rank, Alike: f.alike, Step: f.step, World: f.world}
 	progress := r.Step != nil && f.step != nil && *f.step > *r.Step
@@ -63,8 +65,8 @@ func (r repeats) after(f failedRound) repeats {
 	return next
 }
 
-// verdict returns the rule by which the job ends after a failure, and why, for people; the rule is empty if none does.
-// r includes the failure.
+// verdict returns the rule that ends the job after the failure f, and why, for people. Both are empty if no rule ends
+// it. r includes f.
 func (p Policy) verdict(r repeats, f failedRound) (rule rdzv.Rule, why string) {
 	switch {
 	case f.stop != "":

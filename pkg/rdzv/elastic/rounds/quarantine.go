@@ -11,15 +11,15 @@ import (
 // lasts twice as long as the one before, so that the node costs the others ever less. A node whose worker store the
 // others do not reach also must not be rank 0.
 
-// nodeFaults is what a node has done to the others, and its last quarantine for that.
+// nodeFaults records what a node has done to the others, and its last quarantine for that.
 type nodeFaults struct {
-	at          time.Duration // of the last fault
+	at          time.Duration // start of the last quarantine; before the first one, when a fault was recorded
 	times       int           // quarantines for faults; 0: none
 	host        string
 	reason      string
 	unreachable OptionalTime // when the others last failed to reach its worker store
-	// missed is when it and another node did not reach each other in a round of two, by the identity of the other node;
-	// the last maxMissed times.
+	// missed has the last maxMissed times at which this node and another one did not reach each other in a round of two,
+	// by the identity of the other node.
 	missed     map[string][]time.Duration
 	pairedWith string // the other node of such a round, if this node is quarantined for that
 }
@@ -32,7 +32,7 @@ func (b *budget) quarantine(now time.Duration, identity, host, reason string) {
 	b.quarantineUntil(identity, f.quarantineEnd())
 }
 
-// recordUnreachable records that a node must not be rank 0.
+// recordUnreachable records that a node must not be rank 0 for lossWindow.
 func (b *budget) recordUnreachable(now time.Duration, identity, host, reason string) {
 	f := b.faultsOf(now, identity)
 	f.unreachable = OptionalTime{now, true}
@@ -45,7 +45,7 @@ func (b *budget) recordUnreachable(now time.Duration, identity, host, reason str
 // Suppose one of the two is quarantined, and then a third node and the other one miss each other: then the other one
 // was at fault from the start, and the first is let in again.
 
-// recordMissed records that two nodes do not reach each other.
+// recordMissed records that the two nodes of a round did not reach each other.
 func (b *budget) recordMissed(now time.Duration, one, other string) {
 	for _, pair := range [][2]string{{one, other}, {other, one}} {
 		f := b.faultsOf(now, pair[0])
@@ -62,7 +62,7 @@ func (b *budget) recordMissed(now time.Duration, one, other string) {
 
 const maxMissed = 8
 
-// missCount is how many nodes a node has missed, and how often in all.
+// missCount is how many other nodes a node has missed, and how often in all.
 type missCount struct{ nodes, times int }
 
 func (m missCount) compare(to missCount) int {
@@ -86,8 +86,8 @@ func (b *budget) misses(now time.Duration, identity string) (m missCount) {
 	return m
 }
 
-// readmit ends the quarantine of the nodes that were quarantined for not reaching this one. What they missed still
-// counts.
+// readmit ends the quarantines of the nodes that were quarantined because they and this node did not reach each other.
+// What they missed still counts.
 func (b *budget) readmit(identity string) {
 	for wronged, f := range b.faults {
 		if f.pairedWith == identity {
@@ -97,7 +97,7 @@ func (b *budget) readmit(identity string) {
 	}
 }
 
-// faultsOf returns a node's faults for a change, without those that are forgiven.
+// faultsOf returns a node's faults, which the caller may change. It drops them first if they are forgiven.
 func (b *budget) faultsOf(now time.Duration, identity string) *nodeFaults {
 	if b.faults == nil {
 		b.faults = map[string]*nodeFaults{}
@@ -110,7 +110,7 @@ func (b *budget) faultsOf(now time.Duration, identity string) *nodeFaults {
 	return f
 }
 
-// quarantineEnd returns when the node's quarantine for faults ends.
+// quarantineEnd returns when the node's last quarantine for faults ends; f.at if there was none.
 func (f *nodeFaults) quarantineEnd() time.Duration {
 	if f.times == 0 {
 		return f.at
@@ -136,11 +136,12 @@ func (b *budget) isAtFault(now time.Duration, identity string) bool {
 	return f != nil && f.times > 0 && now < f.quarantineEnd()
 }
 
-// growthPausePerNode is how long no round is ended for newcomers, for each node quarantined for a fault in lossWindow.
+// growthPausePerNode is how long no round is ended to let newcomers in, for each node that was quarantined for a fault
+// within lossWindow.
 const growthPausePerNode = time.Minute
 
-// growthPause returns until when no round is ended for newcomers, since recent ones did harm and more of them may come;
-// unset if there is no such time.
+// growthPause returns until when no round is ended to let newcomers in, because recent newcomers did harm and more of
+// them may come; unset if there is no such time.
 func (b *budget) growthPause(now time.Duration) OptionalTime {
 	recent, last := 0, time.Duration(0)
 	for _, f := range b.faults {

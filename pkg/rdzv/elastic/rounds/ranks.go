@@ -12,7 +12,7 @@ import (
 // candidate is a node that could be in the next round.
 type candidate struct {
 	id      coord.SessionID
-	arrived coord.Revision // of its session's first report
+	arrived coord.Revision // revision of its session's first report
 	node    Node
 	offer   Offer
 }
@@ -84,13 +84,14 @@ func staticOrder(candidates []candidate, n int) (out []candidate, complete bool)
 	return out, found == n
 }
 
-// compareNodes orders nodes by hint, those without a hint last, then by host name.
+// compareNodes orders nodes by hint, those without a hint last, then by host name and identity.
 func compareNodes(a, b Node) int {
 	hint := func(n Node) uint { return uint(n.Hint) } // -1 becomes the largest
 	return cmp.Or(cmp.Compare(hint(a), hint(b)), CompareNatural(a.Host, b.Host), CompareNatural(a.Identity, b.Identity))
 }
 
-// CompareNatural compares texts and treats the numbers in them as numbers: node2 is before node10.
+// CompareNatural compares texts and treats the numbers in them as numbers: node2 is before node10. Texts that differ
+// only in leading zeros of numbers are equal. The result is that of [cmp.Compare].
 func CompareNatural(a, b string) int {
 	for a != "" && b != "" {
 		na, nb := leadingDigits(a), leadingDigits(b)
@@ -119,7 +120,7 @@ func leadingDigits(s string) int {
 	return n
 }
 
-// usedBefore returns how the time before a round was used; nil before the first one, for which nobody needs it.
+// usedBefore returns how the time before a round was used; nil if nodes have only waited, as before the first round.
 func usedBefore(r *Record) *shortUsed {
 	if r.Ledger == nil || r.Ledger.Used.Total() == r.Ledger.Used.Idle {
 		return nil
@@ -128,7 +129,8 @@ func usedBefore(r *Record) *shortUsed {
 	return &used
 }
 
-// placesOf returns each member's place in a round, in rank order. The places follow from the record alone.
+// placesOf returns each member's place in a round, in rank order. It follows from the record alone, but for the fields
+// about the coordination store, which assignRanks sets.
 func placesOf(r *Record) []Place {
 	members := make([]rdzv.Member, len(r.Members))
 	for i, m := range r.Members {
@@ -149,8 +151,8 @@ func placesOf(r *Record) []Place {
 	return out
 }
 
-// chooseRank0 moves the first member that can be rank 0 to the front. If no member can, one of the other candidates
-// takes the last member's place; false if no candidate can be rank 0.
+// chooseRank0 moves the first member that can be rank 0 to the front of members. If no member can, the first other
+// candidate to arrive that can takes the last member's place. It returns false if no candidate can be rank 0.
 func chooseRank0(members, all []candidate, unreachable func(identity string) bool) ([]candidate, bool) {
 	can := func(c candidate) bool { return !unreachable(c.node.Identity) }
 	i := 0

@@ -27,14 +27,14 @@ type RunHistory struct {
 	now              time.Duration // of the leader's last observation or decision
 	StoreEndsWithRun bool          // so a rerun cannot begin in this store
 	waitingSince     OptionalTime  // since when agents wait to begin a rerun
-	noticeSent       bool          // they were told whom they wait for
+	noticeSent       bool          // those agents know which agents they wait for
 	rerunBegun       bool          // the result is deleted, and the term must end
 }
 
 // wallNow returns the wall clock's time.
 func (h *RunHistory) wallNow() time.Time { return h.WallOrigin.Add(h.now) }
 
-// recordFinished returns the write of what later agents need to know of the run that ends now.
+// recordFinished returns the write that records, for later agents, which nodes and launches the ending run had.
 func (l *Leader) recordFinished() Write {
 	f := &FinishedRun{
 		Epoch: l.epoch, Round: l.record.Round, Ended: l.history.wallNow().Unix(), TTL: l.job.ResultTTL,
@@ -115,7 +115,8 @@ func (l *Leader) replyPastRun(p *participant) {
 	}
 }
 
-// beginRerun begins the run again if agents wait for that and all others have left.
+// beginRerun deletes the finished run if agents wait to begin it again and all others have left. The next term begins
+// the rerun.
 func (l *Leader) beginRerun() {
 	h := &l.history
 	switch {
@@ -151,12 +152,13 @@ func (l *Leader) allAwaitRerun() bool {
 	return true
 }
 
-// noticeAt returns when the agents that wait to begin a rerun are told whom they wait for.
+// noticeAt returns when the agents that wait to begin a rerun get a notice of which agents they wait for.
 func (h *RunHistory) noticeAt() OptionalTime {
 	return OptionalTime{h.waitingSince.At + FirstNotice, h.waitingSince.Set && !h.noticeSent}
 }
 
-// noticeRerunWaiters tells the agents that wait to begin a rerun, once, which agents of the finished run are left.
+// noticeRerunWaiters sends one notice to the agents that wait to begin a rerun. It names agents of the finished run
+// that have not ended.
 func (l *Leader) noticeRerunWaiters() {
 	h := &l.history
 	if at := h.noticeAt(); !at.Set || h.now < at.At {

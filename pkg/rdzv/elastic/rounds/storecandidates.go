@@ -36,7 +36,7 @@ func AddrsOf(candidates []group.Candidate) []string {
 	return addrs
 }
 
-// Staying returns how many agents stay in the job.
+// Staying counts the agents that neither leave nor were superseded.
 func (l *Leader) Staying() int {
 	n := 0
 	for _, p := range l.participants.byID {
@@ -47,10 +47,10 @@ func (l *Leader) Staying() int {
 	return n
 }
 
-// stays reports whether the agent neither leaves nor has another one in its place.
+// stays reports whether the agent neither leaves nor was superseded by another one.
 func (p *participant) stays() bool { return !p.report.Leaving && !p.superseded }
 
-// AllLeave reports whether all agents have left, or are about to.
+// AllLeave reports whether all agents of a run that had a round have left or are about to.
 func (l *Leader) AllLeave() bool {
 	for _, p := range l.participants.byID {
 		if !p.report.Leaving {
@@ -79,7 +79,7 @@ func (l *Leader) removeStoreMember(p *participant) {
 }
 
 // inviteWaiting asks agents that wait while a round runs, spares and quarantined nodes, to help to keep the store, if
-// too few of the round's members can. It costs O(1) unless that may have changed.
+// fewer agents than storeInvites can. It costs O(1) unless that may have changed.
 func (l *Leader) inviteWaiting(now time.Duration) {
 	missing := l.storeInvites - len(l.storeMembers)
 	if !l.mayInvite || l.state != running || missing <= 0 {

@@ -9,13 +9,13 @@ import (
 
 // A member whose workers have all exited with 0 needs no agent any more: its session may end while the others still
 // run. The leader records such members, so that a later leader does not take them for lost. Unlike a departure, a
-// success does not keep the round from running again, as it does if another member fails: then the workers of a member
-// that is still there run again, and a member that has gone is missing.
+// success does not keep the round from running again if another member fails. Then the workers of a member whose agent
+// is still there run again, and a member whose agent has gone is missing.
 //
 // In a large job thousands of nodes finish at about the same time. So a record has SuccessChunk members, and is written
 // once for all of them that have finished since the leader's last decision.
 
-// SuccessChunk is how many ranks a record has; 64 bytes of bits.
+// SuccessChunk is how many ranks a record covers, one bit each.
 const SuccessChunk = 512
 
 // Successes records which members of a round have succeeded.
@@ -23,7 +23,7 @@ type Successes struct {
 	Round int `json:"round"`
 	// Session is that of rank 0: an earlier run may have had a round of the same number.
 	Session coord.SessionID `json:"session"`
-	Chunk   int             `json:"chunk"` // of the ranks from Chunk*SuccessChunk
+	Chunk   int             `json:"chunk"` // the first rank is Chunk*SuccessChunk
 	Bits    []byte          `json:"bits"`  // the lowest bit of the first byte is the first rank
 }
 
@@ -32,12 +32,12 @@ func SuccessKey(round, rank int) string {
 	return fmt.Sprintf("%s%d/%d", PrefixSucceeded, round, rank/SuccessChunk)
 }
 
-// IsOf reports whether the successes are those of a round.
+// IsOf reports whether the successes are those of the round of r.
 func (s *Successes) IsOf(r *Record) bool {
 	return s.Round == r.Round && len(r.Members) > 0 && s.Session == r.Members[0].ID
 }
 
-// Has reports whether a rank of the chunk has succeeded.
+// Has reports whether a rank, which must be in this chunk, has succeeded.
 func (s *Successes) Has(rank int) bool {
 	at := rank % SuccessChunk
 	return at/8 < len(s.Bits) && s.Bits[at/8]&(1<<(at%8)) != 0
@@ -97,8 +97,8 @@ func (l *Leader) forgetSuccesses(round int, records map[int][]byte) {
 	}
 }
 
-// announceSuccesses tells the nodes of the next round which members of the last one had succeeded and do not come back
-// in their session: their success does not count any more.
+// announceSuccesses informs the nodes of the next round of the members of the last one that had succeeded and whose
+// session has ended: their success does not count any more.
 func (l *Leader) announceSuccesses() {
 	var nodes []string
 	for rank, m := range l.round.members {

@@ -17,7 +17,7 @@ type SavedState struct {
 	StoreHistory StoreHistory
 	StoreInvites int
 	Job          *Job
-	Begun        int            // as in the key of job
+	Begun        int            // the N in the key of Job, state/job/N
 	JobRevision  coord.Revision // the create-revision of that key, which names the run
 	Record       *Record
 	Outcome      *rdzv.Outcome
@@ -30,7 +30,8 @@ type SavedState struct {
 	Preemption   *rdzv.Preemption // nil for none
 }
 
-// AddJob takes over the parameters of the run from their key, unless those of a later key are known.
+// AddJob takes over the parameters of the run from their key, unless those of a later key are known. It returns an
+// error if JobKey does not return such a key.
 func (s *SavedState) AddJob(key string, create coord.Revision, job Job) error {
 	begun, err := strconv.Atoi(strings.TrimPrefix(key, PrefixJob))
 	if err == nil && (s.Job == nil || begun > s.Begun) {
@@ -52,8 +53,8 @@ type AgentArrival struct {
 	Report  Report
 }
 
-// NewLeader takes over from the state in the store. Workers of the recorded round may be running on each member that
-// has not reported otherwise.
+// NewLeader returns a leader that takes over from the state in the store. It assumes that workers of the recorded round
+// may run on each member that has not reported otherwise.
 func NewLeader(epoch coord.Revision, saved SavedState, now time.Duration) *Leader {
 	l := &Leader{
 		epoch: epoch, store: saved.StoreHistory, job: saved.Job, begun: saved.Begun, outcome: saved.Outcome,
@@ -115,8 +116,7 @@ func (l *Leader) takeOverRound(now time.Duration, r Record, answers []SavedAnswe
 }
 
 // takeOverAgents adds the agents that have a session, in the order of their arrival, so that a later agent supersedes
-// an earlier one of the same node. Members of the recorded round that have no session and
-// have not succeeded are lost.
+// an earlier one of the same node. Members of the recorded round that have no session and have not succeeded are lost.
 func (l *Leader) takeOverAgents(now time.Duration, agents []AgentArrival) {
 	ranks := make(map[coord.SessionID]int, len(l.round.members))
 	for r, m := range l.record.Members {

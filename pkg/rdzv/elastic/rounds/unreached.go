@@ -11,17 +11,18 @@ import (
 // Nodes that do not reach the worker store of rank 0 report so and keep trying. The leader waits until it is certain
 // that rank 0 is not simply dead. Then it ends the round and quarantines the nodes that are likely at fault, which is
 // not charged, and goes on without them. It does not quarantine nodes that the job needs; then another node becomes
-// rank 0. Each time one node more is ruled out, so this terminates: the job ends when no node can be rank 0.
+// rank 0. Each time one more node is ruled out, so this terminates: the job ends when no node can be rank 0, or after
+// maxUnreached.
 
 // storeTimeout is how long a node may try to reach the worker store before the leader ends the round for it. The
 // session of a dead rank 0 ends sooner, within half of Rejoin.
 func storeTimeout(j *Job) time.Duration { return j.Rejoin/2 + j.Rejoin/8 }
 
-// maxUnreached is how many rounds in a row may fail because rank 0 is not reached. A round in which rank 0 was at fault
-// counts twice.
+// maxUnreached ends the job after so many rounds in a row in which rank 0 was not reached. A round counts twice unless
+// the nodes that did not reach rank 0 were quarantined for it.
 const maxUnreached = 6
 
-// maxReason is how many bytes of an error's text travel in a report.
+// maxReason is how many bytes of an error's text a report or a message holds.
 const maxReason = 300
 
 func truncateReason(text string) string {
@@ -70,7 +71,7 @@ func (l *Leader) checkWorkerStore(now time.Duration) (halted bool) {
 	if !deadline.Set || now < deadline.At {
 		return false
 	}
-	*deadline = OptionalTime{} // it may be that of a member that has reached the store since
+	*deadline = OptionalTime{} // the member that it is about may have reached the store since
 	for rank := range l.round.members {
 		if m := &l.round.members[rank]; m.unreachedSince.Set {
 			deadline.TakeEarlier(m.unreachedSince.add(storeTimeout(l.job)))
@@ -81,7 +82,7 @@ func (l *Leader) checkWorkerStore(now time.Duration) (halted bool) {
 	}
 	*deadline = OptionalTime{}
 	reporters := l.unreachedReporters(now)
-	// The Halt tells a later leader too: it may not know that the worker store was not reached.
+	// The Halt makes failures uncharged for a later leader too, which may not know that rank 0 was not reached.
 	l.round.unchargedSince = OptionalTime{now, true}
 	l.haltRound(now, fmt.Sprintf("%s did not reach the worker store on %s, rank 0", l.hostNames(reporters), l.hostOf(0)))
 	return true
@@ -110,8 +111,8 @@ func (l *Leader) hostNames(ranks []int) string {
 }
 
 // suspects returns the ranks of the members likely to be at fault if the reporters do not reach rank 0. If most of the
-// other members report it, rank 0 is at fault. In a round of two, the one that has missed more nodes is at fault, or
-// else the one that is new.
+// other members report it, rank 0 is at fault, otherwise the reporters. In a round of two, the one that has missed more
+// nodes is at fault, then the one that is new, then the reporter.
 func suspects(nodes int, reporters []int, missed func(rank int) missCount, isNew func(rank int) bool) []int {
 	zero, other := []int{0}, reporters[0]
 	if others := nodes - 1; others > 1 {
@@ -164,8 +165,8 @@ func (l *Leader) unreachedReason(rank int) string {
 	return l.round.members[rank].participant.report.Unreached.reason()
 }
 
-// suspected returns the ranks of the members likely to be at fault. If the fault is that of one of two nodes that miss
-// each other, the nodes that were quarantined because of that one are let in again.
+// suspected records what members missed and returns the ranks of those likely to be at fault. In a round of two, if the
+// suspect has missed more nodes than the other member, it ends the quarantines of nodes that had missed the suspect.
 func (l *Leader) suspected(now time.Duration, reporters []int) []int {
 	members := l.record.Members
 	isPair := len(members) == 2
@@ -190,7 +191,8 @@ func (l *Leader) recordPair(rank int) {
 	}
 }
 
-// areNeeded reports whether the job could not run without those members, even with all quarantined nodes.
+// areNeeded reports whether the job could not run without those members, even with all quarantined nodes. With static
+// ranks it needs every member.
 func (l *Leader) areNeeded(ranks []int) bool {
 	available := l.participants.eligible + l.participants.quarantined
 	for _, rank := range ranks {
@@ -212,7 +214,7 @@ func (l *Leader) quarantineMember(now time.Duration, rank int, reason string) {
 	}
 }
 
-// endUnreached ends the job because no node is left that could be rank 0.
+// endUnreached ends the job because no node is left that could be rank 0, or because too many rounds have failed.
 func (l *Leader) endUnreached(now time.Duration) {
 	l.endTimeout(now, "no node is left whose worker store the others reach: check the firewalls between the nodes, and "+
 		"--worker-store-port and --local-addr")

@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// savingMember returns a member in a round, and what orders it to save.
+// savingMember returns a member in a round, and an answer that orders it to save.
 func savingMember(t *testing.T) (*Member, Answer) {
 	t.Helper()
 	job := jobWith(func(j *Job) { j.Rejoin, j.PreemptGrace = 40*time.Second, time.Minute })
@@ -20,7 +20,7 @@ func savingMember(t *testing.T) (*Member, Answer) {
 	return m, Answer{Kind: Halt, Fence: fence, Note: "why", Preemption: p}
 }
 
-// stops returns the orders to stop that were given.
+// stops takes the orders of m and returns those to stop.
 func stops(m *Member) (stops []Order) {
 	for _, o := range m.TakeOrders() {
 		if o.Stop != nil {
@@ -78,7 +78,7 @@ func TestMemberSavesAfterItsOwnFailure(t *testing.T) {
 	}
 }
 
-// TestMemberKeepsItsRequest checks that the first request of a node stands, and goes into each report.
+// TestMemberKeepsItsRequest checks that the first request of an agent stands and goes into its report.
 func TestMemberKeepsItsRequest(t *testing.T) {
 	m, _ := savingMember(t)
 	m.dirty = false
@@ -89,8 +89,8 @@ func TestMemberKeepsItsRequest(t *testing.T) {
 	}
 }
 
-// What is known of a round says nothing of a later one that the node could not enter, because it was over before the
-// node had learned of it.
+// TestMemberForgetsAnotherRound checks that a report about a round that was over before the agent had learned of it
+// holds nothing of the round before.
 func TestMemberForgetsAnotherRound(t *testing.T) {
 	t.Parallel()
 	const s = time.Second

@@ -186,7 +186,7 @@ func TestMember(t *testing.T) {
 		)},
 		{"another node failed", after(
 			memberStep{2, "halt 1 0", "stop 0 in 11s"},
-			memberStep{2.1, "fail", ""}, // the workers are being stopped
+			memberStep{2.1, "fail", ""}, // a consequence: the workers are being stopped
 			memberStep{3, "enter", "ready 1/0"},
 		)},
 		{"success", after(
@@ -378,7 +378,7 @@ func TestMember(t *testing.T) {
 			{0, "enter", "ready 0/0"},
 			{5, "note 1 0", "notice at 5s"},
 			{15, "proof 15; note 1 0", "notice at 15s"},
-			{225.9, "proof 225", ""}, // 60 s after the last word there was to be another one
+			{225.9, "proof 225", ""}, // the note at 15 s announced another one in 60 s; 151 s after that the wait ends
 			{226, "", "over: rendezvous timed out: no round in 2m31s"},
 		}},
 		{"a note that it has heard before is said again of another round", after(

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGivenUp checks what a job says of the nodes that it lacked.
+// TestGivenUp checks what the outcome of a job that was given up says of the nodes that were missing.
 func TestGivenUp(t *testing.T) {
 	static := jobWith(func(j *Job) { j.Static, j.Max = true, 2 })
 	for _, tt := range []struct {
@@ -74,7 +74,7 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestReplaced checks what an agent is told that another one has replaced.
+// TestReplaced checks the answer to an agent that another one has replaced.
 func TestReplaced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		steps []step

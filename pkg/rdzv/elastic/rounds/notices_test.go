@@ -25,7 +25,7 @@ func TestNotices(t *testing.T) {
 		job   Job
 		steps []step
 		agent string
-		want  string // the last answer to agent
+		want  string // the note of the last answer to agent
 	}{
 		{
 			"too few", patient, []step{
@@ -59,7 +59,7 @@ func TestNotices(t *testing.T) {
 		},
 		{
 			"all that came within a second at once", patient, []step{
-				{0.2, "a ready +hint=9", "job"}, // no possible rank
+				{0.2, "a ready +hint=9", "job"}, // the hint is not a possible rank
 				{5.2, "", ""},
 				{6, "", "notice: a"},
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s", // 9m54.2s
@@ -204,8 +204,8 @@ func TestNoticesAreDeleted(t *testing.T) {
 	}
 }
 
-// TestNoticesAreBounded checks that of thousands of agents the first to arrive get notices, and that a notice is one
-// line.
+// TestNoticesAreBounded checks that of thousands of agents only the first maxNoticeRecipients to arrive get notices,
+// and that a notice is short.
 func TestNoticesAreBounded(t *testing.T) {
 	const n = 3 * maxNoticeRecipients
 	j := defaultJob()

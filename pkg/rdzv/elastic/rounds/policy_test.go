@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// codes returns a set of exit codes.
+// codes parses a set of exit codes.
 func codes(t testing.TB, s string) rdzv.ExitCodes {
 	t.Helper()
 	set, err := rdzv.ParseExitCodes(s)
@@ -19,12 +19,12 @@ func codes(t testing.TB, s string) rdzv.ExitCodes {
 	return set
 }
 
-// at is a failure of rank 0 of four workers at a step.
+// at returns a failure of rank 0 of four workers at a step.
 func at(step int64) failedRound {
 	return failedRound{signature: "nan", code: 1, step: &step, world: 4}
 }
 
-// failedWith is at with a change.
+// failedWith returns the failure of at with a change.
 func failedWith(step int64, change func(*failedRound)) failedRound {
 	f := at(step)
 	change(&f)
@@ -117,7 +117,7 @@ func TestPolicyHistories(t *testing.T) {
 	for seed := range testenv.Repeat(t, 10000, 100000) {
 		rng := rand.New(rand.NewPCG(uint64(seed), 0))
 		policy := Policy{MaxSame: 2 + rng.IntN(4), MaxIdle: 1 + rng.IntN(4)}
-		byStep := rng.IntN(2) == 0 // which of the two rules applies
+		byStep := rng.IntN(2) == 0 // true: MaxIdle is the rule; false: MaxSame
 		if byStep {
 			policy.MaxSame = 0
 		} else {
@@ -166,7 +166,7 @@ func policyHistory(rng *rand.Rand, policy Policy) (history []failedRound, ends i
 				add(failedRound{signature: fresh()}, true)
 				history[len(history)-1].step = nil
 			}
-		case 2: // lost peers, which say nothing
+		case 2: // lost peers, whose failures have no signature
 			for range 1 + rng.IntN(8) {
 				add(failedRound{}, true)
 			}

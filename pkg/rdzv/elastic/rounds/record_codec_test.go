@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// bigRecord returns a round of n nodes with identities like those of machines, each of which was lost that many times
-// and has come back.
+// bigRecord returns a round of n nodes with identities like those of machines. Each node was lost that many times and
+// has come back.
 func bigRecord(n, losses int) Record {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r := Record{Round: 7, Restarts: 3}
@@ -74,7 +74,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
-// TestRecordTooLarge checks that a record that is too large is written without its losses.
+// TestRecordTooLarge checks that a record that is too large is written without its hosts and losses.
 func TestRecordTooLarge(t *testing.T) {
 	r := bigRecord(12000, 25)
 	b, err := EncodeValue(r)

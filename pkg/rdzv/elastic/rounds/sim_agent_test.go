@@ -32,7 +32,7 @@ type agentProc struct {
 	failure      *rdzv.Failure
 	finished     bool // its workers had done all their work
 	writing      bool // a report is being written
-	again        bool // the report has changed meanwhile
+	again        bool // the report has changed meanwhile, and must be written again
 	entering     bool
 	leaving      bool
 	leaveWritten bool // the report that it leaves has been written
@@ -44,7 +44,7 @@ type agentProc struct {
 	stops        StopMailbox
 	loop         actor         // the agent's own loop, which may hang while the driver of its session runs
 	inRound      bool          // it was ordered to run a round that has not ended for it
-	hangsNext    time.Duration // it hangs for so long when it starts its next round
+	hangsNext    time.Duration // how long it will hang when it starts its next round
 	stoppedRound *simRound     // the round that it was last ordered to stop
 	receives     bool          // a receive is scheduled
 	watchdog     simWatchdog
@@ -52,8 +52,8 @@ type agentProc struct {
 	moved        bool // its session is in another store than the one before
 	replaced     bool // the session ended because another store replaced its store
 	part         *simPart
-	addrs        []string // where the store may be, with a group
-	exited       bool     // only its part in the store is left
+	addrs        []string // with a group: where the store may be
+	exited       bool     // the agent has ended, and only its part in the store is left
 }
 
 // start starts an agent on the node.
@@ -70,7 +70,7 @@ func (n *simNode) start() {
 	p.connect("")
 }
 
-// later schedules do, which runs if the process lives then.
+// later schedules do for d from now. It does not run if the process has died by then.
 func (p *agentProc) later(d time.Duration, do func()) {
 	p.node.agent.timer(p.w.now+d, func() {
 		if !p.dead {

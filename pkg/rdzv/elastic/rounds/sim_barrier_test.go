@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// simBarrier describes the exit barrier of a run. It is drawn from a sequence of its own, so that the other faults of a
-// seed do not depend on it.
+// simBarrier describes the exit barrier of a run. It has a random generator of its own, so that the faults of a seed do
+// not depend on it.
 type simBarrier struct {
 	rng        *rand.Rand
-	bounded    bool
+	bounded    bool // nodes leave the exit barrier after timeout
 	closes     bool // somebody outside closes the run when its workers end
 	timeout    time.Duration
 	straggle   time.Duration // how much later than the others a node's workers may exit
-	closeAfter time.Duration // how long a node waits for the leader's word when it leaves
+	closeAfter time.Duration // how long a node that wants to leave waits for the leader's answer
 }
 
 func newSimBarrier(seed uint64) simBarrier {
@@ -95,7 +95,7 @@ func (c *checker) left(p *agentProc) {
 	c.fail("departure", "%s has left round %d, but the leader has not recorded that", p.node.name, p.m.entered)
 }
 
-// successesWritten notes which members a leader that has nothing left to write counts as finished.
+// successesWritten records which members have finished, according to a leader that has nothing left to write.
 func (c *checker) successesWritten(l *Leader) {
 	for r, m := range l.round.members {
 		if l.state == running && m.status == done {
@@ -104,7 +104,7 @@ func (c *checker) successesWritten(l *Leader) {
 	}
 }
 
-// successesKept checks that a later leader does not take such members for lost.
+// successesKept checks that a later leader does not take the members of successesWritten for lost.
 func (c *checker) successesKept(l *Leader) {
 	for r, m := range l.round.members {
 		id := l.record.Members[r].ID

@@ -4,9 +4,9 @@ import "github.com/elasticrun/elasticrun/pkg/rdzv"
 
 // simGroupCounts adds up what happened with groups.
 type simGroupCounts struct {
-	servers, anew, yields, lonely int // lonely: a round was decided while the group had one voter, after it had three
+	servers, anew, yields, lonely int // lonely: rounds decided while a group that had grown before had one voter
 	takeovers                     int
-	unacknowledged                int // writes that have happened, and whose server could not say so
+	unacknowledged                int // writes that the group has applied, but whose server could not acknowledge them
 }
 
 func (s *simGroupCounts) add(c simGroupCounts) {
@@ -25,7 +25,8 @@ func (c *checker) oneAtATime() bool {
 	return c.w.cfg.profile == "one at a time" && c.w.cfg.job.Min < c.w.cfg.nodes && len(c.departed) == 0
 }
 
-// notFound checks an agent that has not found the store, although there is somebody at the endpoint.
+// notFound checks an agent that has not found the store. While nodes fail one at a time, it must find the store if an
+// agent is at the endpoint.
 func (c *checker) notFound(p *agentProc) {
 	if c.oneAtATime() && c.outcome == nil && !p.node.gone && c.w.nodes[0].proc != nil {
 		c.fail("one at a time", "%s does not find the store", p.node.name)

@@ -46,7 +46,7 @@ func (c *checker) result(o rdzv.Outcome) {
 			c.fail("cause", "no cause")
 			return
 		}
-		if len(rd.own) == 0 { // its agent hung, and another node reported the consequence
+		if len(rd.own) == 0 { // the agent of the failed worker hung, and another node reported the consequence
 			return
 		}
 		for rank, f := range rd.own {
@@ -71,7 +71,7 @@ func (c *checker) result(o rdzv.Outcome) {
 // checkGivenUp checks that a job that was given up could not have run.
 func (c *checker) checkGivenUp() {
 	cfg := &c.w.cfg
-	if len(c.w.groups) > 1 { // nodes may be in another one
+	if len(c.w.groups) > 1 { // the nodes may be in another group
 		return
 	}
 	if c.w.now < cfg.faults+2*cfg.restartDelay+5*cfg.ttl+10*time.Second || cfg.job.Static {

@@ -13,7 +13,7 @@ import (
 type checker struct {
 	w                 *world
 	broken            *violation
-	*simRun                           // of the store, or of the group that was looked at last
+	*simRun                           // of the store, or of the group of the last lookAt
 	runs              map[int]*simRun // of other groups
 	nonces            map[string]simRoundID
 	owner             map[coord.SessionID]*simNode
@@ -75,7 +75,7 @@ func newChecker(w *world) *checker {
 	}
 }
 
-// fail records a violation, the first one only.
+// fail records a violation, unless there was one before.
 func (c *checker) fail(invariant, format string, args ...any) {
 	if c.broken == nil {
 		c.broken = &violation{invariant, fmt.Sprintf(format, args...)}
@@ -239,8 +239,7 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	if n == nil {
 		return
 	}
-	// A report is written again while a paused store does not answer, for three times a session's life at
-	// most (outage).
+	// A report is written again while a paused store does not answer, at most for three TTLs (outage).
 	again := int(3*c.w.cfg.ttl/c.w.cfg.giveUp) + 1
 	if limit := 8*(n.rounds+n.terms) + 12; n.reports-again > limit || n.answers > limit {
 		c.fail("messages", "%s: %d reports and %d answers in %d rounds and %d terms", id, n.reports, n.answers,
@@ -251,7 +250,7 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	}
 }
 
-// decided checks the leader's counters.
+// decided checks the leader's counters after a decision, every eighth time.
 func (c *checker) decided(t *term) {
 	l := t.l
 	if c.decides++; c.decides%8 != 0 {

@@ -11,7 +11,7 @@ import (
 type simClose struct {
 	asked  map[coord.Revision]bool // the runs, by the create-revisions of their keys state/job/N, that were to be closed
 	closed int                     // runs that were closed
-	job    coord.Revision          // the run
+	job    coord.Revision          // the current run, by the same revision
 }
 
 // requestCloseSoon reads the run and, a moment later, requests its end, as Close does.
@@ -50,7 +50,7 @@ func (s *simStore) requestClose(key string, run coord.Revision) {
 	s.w.check.close.asked[run] = true
 }
 
-// closeBatch passes requests to close the run to the leader, once the store has the leader's last decisions.
+// closeBatch keeps requests to close the run for the leader. observeCloses passes them on.
 func (t *term) closeBatch(b simBatch) {
 	for _, c := range b.changes {
 		if r, ok := c.value.(CloseRequest); ok && c.key == KeyClose {
@@ -60,7 +60,7 @@ func (t *term) closeBatch(b simBatch) {
 	t.observeCloses()
 }
 
-// observeCloses is leaderDriver.observeClose.
+// observeCloses passes the requests to the leader once the store has its last decisions, as leaderDriver.observeClose.
 func (t *term) observeCloses() {
 	if t.over || t.l == nil || t.busy || len(t.queue) > 0 || len(t.closes) == 0 {
 		return

@@ -11,7 +11,7 @@ type simConfig struct {
 	profile      string
 	etcd         bool // the agents elect the leader; otherwise it runs in the store's process
 	group        bool // the agents keep the store together
-	voters       int  // of them, at most
+	voters       int  // with group: how many voters there are at most
 	memory       bool // the store loses everything when its process ends
 	nodes        int
 	job          Job
@@ -25,9 +25,9 @@ type simConfig struct {
 	stuck        float64       // of a commit that others overtake
 	giveUp       time.Duration // when an agent abandons a commit
 	stubborn     float64       // of workers that ignore SIGTERM
-	victims      float64       // of workers that fail when a peer is lost
+	victims      float64       // of workers that fail when a peer is lost; others hang
 	failures     float64       // of rounds in which a worker fails by itself
-	slowEnter    float64
+	slowEnter    float64       // of an agent that takes long to enter
 	success      float64       // of a round without a failure that ends before the faults do
 	length       time.Duration // of rounds
 	calmLength   time.Duration
@@ -87,7 +87,7 @@ func newWorld(seed uint64) *world {
 	}
 	c.job.Min = 1 + w.rng.IntN((c.nodes+1)/2)
 	c.job.Max = c.job.Min + w.rng.IntN(c.nodes-c.job.Min+2)
-	// From a generator of its own, so that runs without a multiple are what they were.
+	// This has a generator of its own, so that worlds without a multiple do not depend on it.
 	if rng := rand.New(rand.NewPCG(seed, 20)); rng.Float64() < 0.2 {
 		c.job.Multiple = 2 + rng.IntN(2)
 		c.job.Min = c.job.roundSize(c.job.Min + c.job.Multiple - 1)

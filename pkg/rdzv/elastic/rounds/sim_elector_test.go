@@ -14,7 +14,7 @@ type elector struct {
 	ses     *simSession
 	key     coord.Revision // revision of the leader's key; 0 without one
 	mine    bool           // the key belongs to this session
-	asked   bool           // a commit of the key is under way
+	asked   bool           // a commit that creates or deletes the key is under way
 	term    *term
 	watches []*simWatch
 	over    bool

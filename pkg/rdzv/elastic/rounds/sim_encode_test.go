@@ -6,7 +6,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// encoded encodes and decodes a value, for some seeds.
+// encoded returns v, for some seeds after encoding and decoding it.
 func (w *world) encoded(v any) any {
 	if !w.cfg.encode {
 		return v

@@ -27,7 +27,7 @@ func (p *agentProc) terminate() {
 	})
 }
 
-// stopAndExit stops the workers, then exits. The report that the agent leaves has been written.
+// stopAndExit stops the workers, then exits, once the report that the agent leaves has been written.
 func (p *agentProc) stopAndExit() {
 	switch {
 	case p.dead || !p.leaving || !p.leaveWritten:
@@ -38,7 +38,7 @@ func (p *agentProc) stopAndExit() {
 	}
 }
 
-// end handles the end of the rendezvous for this agent.
+// end ends the agent once its member has an Ending.
 func (p *agentProc) end() {
 	p.ending = true
 	if o := p.m.over.Outcome; o != nil {
@@ -83,7 +83,7 @@ func (p *agentProc) exit() {
 	p.exitNow()
 }
 
-// exitNow ends the process, and starts the next one.
+// exitNow ends the process, and starts the node's next one if there should be one.
 func (p *agentProc) exitNow() {
 	w := p.w
 	again := (p.m == nil || p.m.over == nil || p.m.over.Outcome == nil) && !p.leftBarrier()
@@ -92,8 +92,8 @@ func (p *agentProc) exitNow() {
 	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.Err, &refused) || p.m.latest.Kind == Replace) {
 		again = false
 	}
-	if w.calm && p.m != nil && p.m.over != nil && errors.As(p.m.over.Err, new(*FinishedError)) { // as each one after it
-		again = false
+	if w.calm && p.m != nil && p.m.over != nil && errors.As(p.m.over.Err, new(*FinishedError)) {
+		again = false // the next agent would be refused likewise
 	}
 	if !again && p.m != nil && p.m.over != nil && p.m.over.Outcome != nil && p.node.launches < w.cfg.launches {
 		p.node.nextLaunch()
@@ -127,7 +127,7 @@ func (p *agentProc) die() {
 	p.w.check.died(p)
 }
 
-// nextLaunch moves the node to the next launch. Each launch has one outcome, whichever of its agents are restarted.
+// nextLaunch moves the node to the next launch. All agents of a launch learn the same outcome, restarted ones too.
 func (n *simNode) nextLaunch() {
 	n.launches++
 	n.node.Launch = Launch{ID: fmt.Sprint("launch", n.launches), Restarts: true}

@@ -22,7 +22,7 @@ func (w *world) victim() *simNode {
 	return nil
 }
 
-// outage draws how long a fault lasts: mostly short, sometimes longer than any TTL.
+// outage draws how long a fault lasts: in half of the cases below a second, else up to three times the TTL.
 func (w *world) outage() time.Duration {
 	if w.chance(0.5) {
 		return w.between(10*time.Millisecond, time.Second)
@@ -56,7 +56,7 @@ func (w *world) kill(n *simNode) {
 	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
 }
 
-// killBefore kills the node's agent, and calls done when the guard has done what it does then.
+// killBefore kills the node's agent. It calls done when the guard begins to end the session, after handing over.
 func (w *world) killBefore(n *simNode, done func()) {
 	p := n.proc
 	w.logf("%s agent %d is killed", n.name, p.pid)
@@ -87,8 +87,7 @@ func (w *world) killBefore(n *simNode, done func()) {
 // slowSweep is how long the kernel may take to end the workers of an agent that was killed.
 func (c *simConfig) slowSweep() time.Duration { return c.ttl / 8 }
 
-// noticeExit tries for a while to end the agent's session. The guard does that once it has reaped the last process of
-// a job whose agent has died.
+// noticeExit tries for 3 s to end the agent's session. The guard does that once the agent and its workers are gone.
 func (n *simNode) noticeExit(id coord.SessionID, addrs []string) {
 	w := n.w
 	until := w.now + 3*time.Second
@@ -125,7 +124,7 @@ func (n *simNode) noticeExitTo(c *simConn, id coord.SessionID) {
 	})
 }
 
-// orphan ends the workers of an agent that dies, within a time, then calls done.
+// orphan ends the workers of an agent that dies, within the given time, and then calls done.
 func (p *agentProc) orphan(within time.Duration, done func()) {
 	if g := p.group; g != nil {
 		g.orphan, g.orphanedInPause = true, g.node.workers.frozen
@@ -262,7 +261,7 @@ func cutLeader(w *world) {
 	}
 }
 
-// leading returns the node whose agent leads, or any.
+// leading returns the node whose agent leads, or any victim if there is none.
 func (w *world) leading() *simNode {
 	for _, n := range w.nodes {
 		if p := n.proc; p != nil && p.elector != nil && p.elector.term != nil {

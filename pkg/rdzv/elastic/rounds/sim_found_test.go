@@ -18,10 +18,10 @@ type simPlace struct {
 	group  *founding.EarlierGroup
 	heirs  *founding.EarlierGroup // becomes group if the guard hands over
 	marker OptionalTime           // when the store had ended at the latest; unset if there was none
-	open   bool                   // the store's process has not recorded its end
+	open   bool                   // the process that had the store last has not recorded its end
 }
 
-// listen makes the agent's process a part of the store at the endpoint.
+// listen gives the agent's process a part in the store, at the endpoint.
 func (p *agentProc) listen() {
 	place := &p.node.place
 	newPart(p, p.node.name, 0)
@@ -34,7 +34,7 @@ func (p *agentProc) listen() {
 	place.open = true
 }
 
-// open opens a session for the agent at the endpoint, as storeMember.open: it makes sure first that there is a group.
+// open opens a session for the agent at the endpoint, as storeMember.open. It first makes sure that there is a group.
 func (t *simPart) open(done func(*simConn, *simSession, error)) {
 	own := func() { t.p.contact(t.Addr, "", founding.MemberTimeout, done) }
 	if t.KnowsGroup(t.now()) {
@@ -76,7 +76,7 @@ func (t *simPart) open(done func(*simConn, *simSession, error)) {
 	})
 }
 
-// forget is storeMember.forget. The agent may have no part in the store.
+// forget is storeMember.forget. t may be nil.
 func (t *simPart) forget() {
 	if t != nil {
 		t.forgetGroup()
@@ -91,7 +91,7 @@ func (t *simPart) forgetGroup() {
 	}
 }
 
-// found founds a group.
+// found founds a group. blind says that nothing on this machine shows an earlier store.
 func (t *simPart) found(blind bool) {
 	if t.r != nil {
 		return
@@ -162,7 +162,7 @@ func (t *simPart) yield(g *simGroup, other group.Announcement, as founding.Stand
 	t.Follow(t.now(), other, as)
 }
 
-// yieldToSession does that for the group in which the agent has got a session, as storeMember.followClient.
+// yieldToSession yields to the group in which the agent has got a session, as storeMember.followClient.
 func (t *simPart) yieldToSession(g *simGroup, addr string) {
 	other := group.Announcement{Addr: addr, Instance: strconv.Itoa(g.instance)}
 	as := founding.Standing{Index: founding.NotAtEndpoint}
@@ -173,7 +173,7 @@ func (t *simPart) yieldToSession(g *simGroup, addr string) {
 }
 
 // decided records what the leader of the rendezvous has decided, as storeMember.decided and leaderDriver.lead. It
-// returns false if the leader must not write that, and else the writes that it makes too.
+// returns further writes for the leader to make. may is false if the leader must not write at all.
 func (t *simPart) decided(term *term) (writes []Write, may bool) {
 	l := term.l
 	if !t.Status.Leading {

@@ -41,8 +41,8 @@ func (rd *simRound) running(now time.Duration) (sum float64) {
 	return sum
 }
 
-// checkUsed checks how the leader thinks that the workers of a run have used their time. Clocks are wrong by 1 %, and
-// the leader learns of the death of a node only when its session ends.
+// checkUsed checks how the workers of a run have used their time, according to the leader. Clocks are wrong by up to
+// 1 %, and the leader learns of the death of a node only when its session ends.
 func (c *checker) checkUsed(used *goodput.Goodput) {
 	if used == nil {
 		c.fail("goodput", "the outcome has none")

@@ -13,7 +13,7 @@ type simPlantedInGroup struct {
 	lease        func(w *world, ses *simSession) time.Duration // what is left of a session that a new server has loaded
 	twoVoters    bool                                          // a group of two has two voters
 	foundsAnyway bool                                          // an agent at the endpoint founds a group whoever may go on
-	noFile       bool                                          // it does not record who may go on
+	noFile       bool                                          // an agent at the endpoint does not record who may go on
 	noFresh      bool                                          // a group in place of a former one begins without a wait
 	noHeirFile   bool                                          // a guard hands over though another agent has come
 	takesLate    bool                                          // a member takes over late, and without a session
@@ -24,7 +24,7 @@ type simPlantedInGroup struct {
 func TestSimulationOfGroupsFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name  string
-		seed  uint64 // one that finds it, below 2000
+		seed  uint64 // one that finds the bug
 		plant simPlantedInGroup
 	}{
 		{"a deposed leader's server answers from memory", 34, simPlantedInGroup{fromMemory: true}},

@@ -61,7 +61,7 @@ func (w *world) drawGroupFaults() {
 	}
 }
 
-// serving returns the node whose agent serves the store, or any.
+// serving returns the node whose agent serves the store, or any victim if there is none.
 func (w *world) serving() *simNode {
 	for _, n := range w.nodes {
 		if p := n.proc; p != nil && p.part != nil && p.part.server != nil && !p.exited {
@@ -137,7 +137,7 @@ func failOne(w *world) {
 		w.check.fail("one at a time", "the store would not survive the loss of a node: %+v", s)
 		return
 	}
-	if there == 2 { // only the loss of an agent whose guard goes on is survived
+	if there == 2 { // the job survives only the loss of an agent whose guard goes on
 		if n := w.victim(); n != nil {
 			w.killBefore(n, func() { n.restartAfter(w.between(0, w.cfg.restartDelay)) })
 		}

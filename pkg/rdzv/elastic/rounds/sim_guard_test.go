@@ -9,9 +9,9 @@ import (
 
 // simWatchdog is the timer that an agent shares with its guard. The kernel keeps it.
 type simWatchdog struct {
-	by     OptionalTime // the deadline as the agent knows it
-	turn   int          // counts the settings
-	armed  bool         // the guard has not reported that it fired
+	by     OptionalTime // the deadline that the agent has set
+	turn   int          // counts how often it was set
+	armed  bool         // it is set, and the guard has not reported that it fired
 	passed bool         // the deadline has passed: no worker may be started
 	disarm bool         // to be disarmed once the guard has reported
 }
@@ -88,7 +88,7 @@ func (g *workerGroup) late() bool {
 	}
 	if over {
 		g.w.logf("%s does not start the workers of round %d, which is over", g.node.name, g.round)
-		g.phase = forking // it receives the Stop
+		g.phase = forking // so that the agent receives the Stop
 		g.proc.receiveSoon()
 		return true
 	}

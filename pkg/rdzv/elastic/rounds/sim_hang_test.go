@@ -75,7 +75,7 @@ func (p *agentProc) hang(d time.Duration) {
 	w, n := p.w, p.node
 	p.hangsNext = 0
 	for _, other := range w.nodes {
-		if other.hung() { // if all hang, the leader waits
+		if other.hung() { // one at a time: if all agents hang, the leader waits
 			return
 		}
 	}

@@ -21,14 +21,14 @@ type simGroup struct {
 // simWrite is a write of a server to the replicas.
 type simWrite struct {
 	number  int
-	before  *simWrite // of this server, or the one that it has found
+	before  *simWrite // the server's write before, or the last one in the contents that it began with
 	rev     coord.Revision
-	happens []func() // what it means, for the checker; run when the first member has applied it
+	happens []func() // report it to the checker; they run when the first member has applied it
 	applied bool
 }
 
-// simKeeper is what a server of a group has besides its memory, as coord.NewSharedServer. Without a group it keeps
-// nothing, and nothing waits for it.
+// simKeeper replicates the contents of a group's server, as coord.NewSharedServer. Without a group it does nothing, and
+// answers do not wait.
 type simKeeper struct {
 	part    *simPart // the member beside which it serves; nil without a group
 	write   *simWrite
@@ -45,7 +45,7 @@ const (
 	bucketWrite    = "write" // the number of the latest write
 )
 
-// keep records that a key or session is now value, or is gone if value is nil.
+// keep records the new value of a key or session, or that it is gone if value is nil.
 func (s *simStore) keep(bucket, key string, value any) {
 	if s.part == nil {
 		return
@@ -63,7 +63,7 @@ func (s *simStore) keep(bucket, key string, value any) {
 	s.askSoon()
 }
 
-// note has the checker learn of something once the store has agreed on the changes until now.
+// note calls happens, which informs the checker, once the group has applied the changes until now.
 func (s *simStore) note(happens func()) {
 	if s.part == nil {
 		happens()
@@ -90,7 +90,7 @@ func (w *world) value(b []byte) any {
 	return w.values[i]
 }
 
-// reply sends an agent something, once a majority has what it follows from.
+// reply sends an agent a message once a majority has stored the changes that it follows from.
 func (s *simStore) reply(c *simConn, do func()) {
 	s.whenKept(func() { s.w.send(c, down, do) })
 }
@@ -112,7 +112,7 @@ func (s *simStore) askSoon() {
 	}
 }
 
-// ask asks for a write of all changes, or else for a confirmation, in the name of everybody who waits.
+// ask asks for a write of all changes, or for a confirmation if there are none, on behalf of all that wait.
 func (s *simStore) ask() {
 	if !s.up {
 		return
@@ -232,7 +232,7 @@ func (t *simPart) newKeptStore() *simStore {
 	return s
 }
 
-// history returns what a leader that begins knows of earlier stores, as leaderDriver.fresh.
+// history returns what a new leader knows of earlier stores, as leaderDriver.fresh.
 func (s *simStore) history(hasRound bool) StoreHistory {
 	if s.part == nil || s.fresh.createdAt.Set || hasRound || s.w.plant.noFresh {
 		return s.fresh

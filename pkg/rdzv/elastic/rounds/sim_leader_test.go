@@ -178,8 +178,7 @@ func sortAnswers(writes []Write) {
 	}
 }
 
-// commits packs writes into commits, in order and as many as a commit may have. A record is the first write of its own
-// commit.
+// commits packs writes into commits, in order and as many as a commit may hold. A record has a commit of its own.
 func (t *term) commits(writes []Write) []simCommit {
 	var out []simCommit
 	full := true

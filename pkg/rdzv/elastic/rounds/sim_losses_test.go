@@ -15,11 +15,11 @@ type simLoss struct {
 	node int
 	at   time.Duration
 	kind string
-	back time.Duration // when the node comes back, after that; 0: never
+	back time.Duration // how long after that the node comes back; 0: never
 }
 
 // newLossWorld returns a world in which nodes are lost one after the other, and nothing else goes wrong. The store has
-// so many voters, if there are enough nodes. The losses are the same whatever it has.
+// at most the given number of voters. The losses do not depend on that number.
 func newLossWorld(seed uint64, voters int) *world {
 	w := newGroupWorld(seed)
 	c := &w.cfg
@@ -79,7 +79,7 @@ func (w *world) survives() bool {
 func TestNoLossEndsAJob(t *testing.T) {
 	var alone, together int
 	seeds := testenv.Repeat(t, 150, 20000)
-	if testenv.Race { // one goroutine simulates a world; make soak has all seeds without the race detector
+	if testenv.Race { // each world has one goroutine, so races are unlikely; make soak runs all seeds without the detector
 		seeds /= 5
 	}
 	for seed := range uint64(seeds) {

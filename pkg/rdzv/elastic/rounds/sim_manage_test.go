@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// manage keeps as many voters as the job wants, simpler than plan of package group, which has tests of its own.
+// manage keeps as many voters as the job wants. It is simpler than plan of package group, which has tests of its own.
 func (t *simPart) manage() {
 	s := t.r.Status()
 	t.askOthers(s)
@@ -18,7 +18,7 @@ func (t *simPart) manage() {
 		return
 	}
 	var voters, spare, waiting []replica.ID
-	lost, late := false, false // a member, and a voter
+	lost, late := false, false // a member cannot be used; a voter has been silent for 5 s
 	known := map[string]bool{t.Addr: true}
 	for _, id := range slices.Concat(s.Voters, s.Learners) {
 		m := replicaOf(s, id)
@@ -85,7 +85,7 @@ func rankOf(a, self replica.ID) int {
 
 func sorted(ids []replica.ID) []replica.ID { return slices.Sorted(slices.Values(ids)) }
 
-// change makes these the members.
+// change makes voters the voters, and the other members that can be used the learners.
 func (t *simPart) change(s replica.Status, voters []replica.ID) {
 	var learners []replica.ID
 	for _, id := range s.Learners {
@@ -149,7 +149,7 @@ func (t *simPart) adopt(g *simGroup, id replica.ID) {
 	t.become(g, id, false)
 }
 
-// askOthers notifies the others that this member leaves, or asks them whether it is a member.
+// askOthers notifies the others that this member leaves. If no leader is heard, it asks whether it is still a member.
 func (t *simPart) askOthers(s replica.Status) {
 	if s.Leading {
 		t.heard = t.ticks

@@ -20,7 +20,7 @@ func halfCut(w *world) {
 	}
 }
 
-// flap breaks a connection and cuts the link for about as long as a session can be resumed.
+// flap breaks a connection and cuts the link for less than a second, so that the session can be resumed.
 func flap(w *world) {
 	if n := w.victim(); n != nil {
 		w.breakConn(n)

@@ -50,7 +50,7 @@ func (c *checker) overlap(g *workerGroup) {
 			case !later(x.rd, g.rd).guarded:
 				c.unknownOverlaps++
 			case c.w.now < x.thawsUntil() || c.w.now < g.thawsUntil():
-				// its machine was paused for longer than its session lives, and its guard or the kernel is about to kill them
+				// The machine was paused for longer than a session lives. Its guard or the kernel is about to kill the workers.
 				c.thawOverlaps++
 			default:
 				c.fail("no overlap", "workers of round %d/%d run on %s while those of round %d/%d run on %s",

@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
-// simPart is an agent's part in the store, as group.Member and storeMember. Its replica and what it knows of groups
-// (founding) are the real ones.
+// simPart is an agent's part in the store, as group.Member and storeMember. Its replica and its founding.State are the
+// real ones.
 type simPart struct {
 	w *world
 	p *agentProc
@@ -25,7 +25,7 @@ type simPart struct {
 	waits    map[replica.Ticket]func(error)
 	retries  []func()
 	stored   replica.Acknowledged  // as Member.stored
-	addrs    map[replica.ID]string // of members from which messages have come
+	addrs    map[replica.ID]string // addresses of members from which messages have come
 	referral string                // the address of another group's member
 
 	// As manager of package group:
@@ -37,7 +37,7 @@ type simPart struct {
 	adopted map[replica.ID]int
 	refused map[string]int
 	departs map[replica.ID]bool
-	leaving bool // it hands over, and joins no group again
+	leaving bool // the process hands over, and joins no group again
 
 	invited      []group.Candidate // whom its leader may ask to join
 	announcedTo  []string          // the agents of a former group

@@ -15,7 +15,7 @@ type planted struct {
 	report      func(l *Leader, r *Report) *Report           // changes what the leader sees
 	decide      func(l *Leader, now time.Duration)           // runs before the leader decides
 	batch       func(w *world, x *simWatch, b simBatch) bool // true loses the batch without a resync
-	member      func(m *Member, now time.Duration)           // runs before tick
+	member      func(m *Member, now time.Duration)           // runs before Tick
 	answer      func(m *Member, a Answer)                    // runs before HandleAnswer
 	noBound     bool                                         // a stop ignores its bound
 	slowWatch   bool                                         // a watch may deliver long after a later keep-alive
@@ -25,7 +25,7 @@ type planted struct {
 	noOver      bool                                         // workers start for a round that is over
 	earlyNotice bool                                         // a guard ends the session before the workers have ended
 	deadline    func(m *Member) OptionalTime                 // replaces the deadline of the guard
-	instance    func(i StoreHistory) StoreHistory            // changes what the leader seess store
+	instance    func(i StoreHistory) StoreHistory            // changes what the leader knows of earlier stores
 	staleClose  bool                                         // a request closes any run, and is not deleted
 	takeOver    func(s *SavedState)                          // changes what a new leader reads
 	simPlantedInGroup
@@ -38,7 +38,7 @@ type planted struct {
 func TestSimulationFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name  string
-		seed  uint64 // one that finds it, below 3000
+		seed  uint64 // one that finds the bug
 		plant planted
 	}{
 		{"a leader's writes are not guarded", 7, planted{

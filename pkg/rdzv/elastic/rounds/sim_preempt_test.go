@@ -7,15 +7,15 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// simPreempt is when a run is preempted, and what its workers do then. It has a generator of its own, so that runs
-// without a preemption are what they were.
+// simPreempt is when a run is preempted, and what its workers do then. It has a generator of its own, so that worlds
+// without a preemption do not depend on it.
 type simPreempt struct {
 	rng   *rand.Rand
 	at    time.Duration // below 0: never
 	grace time.Duration
 	// finishes is the probability that the workers of a node have done all their work.
 	finishes float64
-	ordered  int // groups of workers that were to save
+	ordered  int // how many groups of workers were ordered to save
 }
 
 func newSimPreempt(seed uint64) simPreempt {
@@ -81,7 +81,7 @@ func (g *workerGroup) save(killIn time.Duration) {
 	})
 }
 
-// preempted checks what a preemption has ended.
+// preempted checks a run that a preemption has ended.
 func (c *checker) preempted(o rdzv.Outcome) {
 	rd := c.current
 	switch {

@@ -28,7 +28,7 @@ func (p *agentProc) contact(addr string, resume coord.SessionID, limit time.Dura
 	})
 }
 
-// ask makes one attempt. at is the address of another member, which may serve.
+// ask makes one attempt. done gets in at, if the process refuses, the address of a member that may serve.
 func (p *agentProc) ask(addr string, resume coord.SessionID, limit time.Duration,
 	done func(c *simConn, ses *simSession, at string, err error),
 ) {
@@ -75,7 +75,7 @@ func (p *agentProc) ask(addr string, resume coord.SessionID, limit time.Duration
 	})
 }
 
-// admit is what a server does with a client.
+// admit opens or resumes a session at the server of the connection.
 func (p *agentProc) admit(c *simConn, resume coord.SessionID, answer func(*simSession, error)) {
 	s := c.store
 	var ses *simSession

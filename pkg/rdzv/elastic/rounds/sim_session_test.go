@@ -127,7 +127,7 @@ func (p *agentProc) askToWatch(x *simWatch) {
 	if c != nil && (x.session == nil || x.store != c.store) && !x.closed {
 		w.send(c, up, func() {
 			if w.cfg.group && p.conn != c {
-				return // the agent watches at another server, if at all
+				return // the agent has another connection by now, or none
 			}
 			if ses := c.store.sessions[id]; ses != nil && (x.session == nil || x.store != c.store) {
 				c.store.watch(ses, x)

@@ -48,7 +48,7 @@ type simSession struct {
 	instance       int           // of the store
 	opened         time.Duration
 	ended          bool
-	abandonedCalls int // commits sent before the last abandoned one come too late
+	abandonedCalls int // agentProc.abandonedCalls at the newest commit; a commit with a smaller one comes too late
 }
 
 type simWatch struct {
@@ -260,7 +260,7 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 	s.notify(simChange{key: op.key, value: k.value, create: k.create})
 }
 
-// startTTL deletes the key later, unless ttl is 0 or it changes before.
+// startTTL deletes the key after ttl unless it has changed by then. It does nothing if ttl is 0.
 func (s *simStore) startTTL(k *simKey, ttl time.Duration) {
 	if k.ttl = ttl; ttl == 0 {
 		return
@@ -294,7 +294,7 @@ func (s *simStore) schedule(x *simWatch) {
 	}
 	x.flush = true
 	s.actor.timer(s.w.now+s.w.between(0, s.w.cfg.gather), func() {
-		if x.store == s { // else the client watches at another server
+		if x.store == s { // otherwise the client watches at another server
 			x.flush = false
 			s.deliver(x)
 		}

@@ -19,8 +19,8 @@ func freezeStore(w *world) {
 	s.actor.freeze(d)
 }
 
-// pause extends all sessions by a pause of d that begins now. It is called before the freeze, as that is also its order
-// at the end.
+// pause extends all sessions by a pause of d that begins now. It must be called before the freeze: then the sessions
+// are extended before the store runs again.
 func (s *simStore) pause(d time.Duration) {
 	before := s.clock.read(s.w.now)
 	s.w.after(d, func() { s.skipped += s.clock.read(s.w.now) - before })
@@ -93,8 +93,8 @@ func (s *simStore) restart() {
 	s.lead()
 }
 
-// replaceStore ends a store that keeps its data in memory, and starts an empty one later. Sometimes a marker tells the
-// new store of its predecessor.
+// replaceStore ends a store that keeps its data in memory, and starts an empty one later. In half of the cases a marker
+// shows the new store that there was another one.
 func replaceStore(w *world) {
 	s := w.store
 	if !s.goDown() {

@@ -8,18 +8,18 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
 )
 
-// simEstate is what a guard knows of an agent that alone kept the store, when that agent has died.
+// simEstate is what a guard knows of an agent that has died and had kept the store alone.
 type simEstate struct {
 	part     *simPart // the dead agent's
 	stored   replica.Acknowledged
 	heirs    []string
-	renamed  bool          // the next agent on the machine was given the heirs' names
+	renamed  bool          // the record of the heirs is in place for the next agent on the machine
 	until    time.Duration // when the guard gives up
 	answered bool          // by the heir that was asked last
 	took     bool
 }
 
-// estate returns what the guard of an agent knows that dies now, or nil if nobody can take over from it.
+// estate returns what the guard knows of this agent, which dies now; nil if nobody can take over from it.
 func (p *agentProc) estate() *simEstate {
 	t := p.part
 	if t == nil || t.r == nil || t.stored == (replica.Acknowledged{}) || !t.Alone || len(t.Known) == 0 {
@@ -28,7 +28,8 @@ func (p *agentProc) estate() *simEstate {
 	return &simEstate{part: t, stored: t.stored, heirs: slices.Clone(t.Known)}
 }
 
-// handOver asks the heirs, one after the other, until one has taken over or may have, as package backends.
+// handOver asks the heirs, one after the other, until one has taken over or may have, as elastic.Heirs. It gives up
+// after founding.HandOverTime.
 func (e *simEstate) handOver(then func()) {
 	e.until = e.part.w.now + founding.HandOverTime
 	e.ask(0, then)
@@ -44,7 +45,7 @@ func (e *simEstate) ask(i int, then func()) {
 	addr := e.heirs[i%len(e.heirs)]
 	heir := w.partAt(addr)
 	if heir == nil || t.p.node.cut[up] || heir.p.node.cut[down] || w.now < t.p.node.refusing {
-		w.after(100*time.Millisecond, func() { e.ask(i+1, then) }) // it cannot be connected to, and nothing is sent
+		w.after(100*time.Millisecond, func() { e.ask(i+1, then) }) // no connection, so nothing was sent
 		return
 	}
 	if !e.renamed && t.AtEndpoint() && !w.plant.noHeirFile {

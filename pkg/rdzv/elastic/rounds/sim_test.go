@@ -22,13 +22,13 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%+v", seen)
 }
 
-// newSingle makes worlds with one store.
+// newSingle makes worlds whose store is not kept by a group of agents.
 var newSingle simBuilder = newWorld
 
 // simBuilder makes the world of a seed.
 type simBuilder func(seed uint64) *world
 
-// test simulates so many seeds, or the one that ELASTICRUN_SEED names.
+// test simulates the given number of seeds, or only the one that ELASTICRUN_SEED names.
 func (build simBuilder) test(t *testing.T, seeds int) (seen simSum) {
 	t.Helper()
 	if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
@@ -45,7 +45,7 @@ func (build simBuilder) test(t *testing.T, seeds int) (seen simSum) {
 		}
 		return seen
 	}
-	if testenv.Race { // one goroutine simulates a world; make soak has all seeds without the race detector
+	if testenv.Race { // each world has one goroutine, so races are unlikely; make soak runs all seeds without the detector
 		seeds /= 5
 	}
 	bad, seen := build.simulate(seeds, planted{})
@@ -85,7 +85,7 @@ func (s *simSum) add(w *world) {
 	}
 }
 
-// simulate simulates seeds 0 to n-1 until one violates an invariant, and returns that one.
+// simulate simulates seeds 0 to n-1 until one violates an invariant. It returns that world; nil if there is none.
 func (build simBuilder) simulate(n int, plant planted) (bad *world, seen simSum) {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -136,7 +136,7 @@ func (build simBuilder) replay(seed uint64, test string) string {
 	)
 }
 
-// A seed determines the trace, byte for byte.
+// TestSimulationIsReplayable checks that a seed determines the trace, byte for byte.
 func TestSimulationIsReplayable(t *testing.T) {
 	check := func(build simBuilder, profiles []string) {
 		for seed := range uint64(len(profiles)) {

@@ -18,7 +18,7 @@ type simRound struct {
 	epoch    coord.Revision
 	decided  time.Duration
 	length   time.Duration  // how long the workers compute once all have started
-	fails    int            // the rank that fails by itself, or -1
+	fails    int            // the rank of the node on which a worker fails by itself, or -1
 	failsAt  time.Duration  // when it fails after the start; above length, it fails while the others exit
 	groups   []*workerGroup // by rank, nil before they start
 	forked   int
@@ -48,15 +48,15 @@ type workerGroup struct {
 	nonce    string
 	phase    groupPhase
 	stubborn bool // ignores SIGTERM
-	stopped  bool // was stopped: its failures do not count
+	stopped  bool // it was stopped, so its failures do not count
 	failed   bool // a worker has failed
 	killAt   time.Duration
 	orphan   bool // its agent has died
 	// orphanedInPause says that the agent died while its whole machine was paused.
 	orphanedInPause bool
 	byGuard         bool // the guard has killed it
-	preempted       bool // its workers were to save
-	finished        bool // and had done all their work
+	preempted       bool // its workers were ordered to save
+	finished        bool // its workers were ordered to save, and had done all their work
 	goneAt          time.Duration
 	over            <-chan struct{}
 }
@@ -173,7 +173,7 @@ func (g *workerGroup) failByItself() {
 	}
 }
 
-// peerLost makes a worker fail, or hang, because a peer on another node is gone.
+// peerLost makes a worker fail because a peer on another node is gone. Sometimes it does nothing: the worker hangs.
 func (g *workerGroup) peerLost() {
 	if g.w.chance(g.w.cfg.victims) {
 		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
@@ -184,7 +184,7 @@ func (g *workerGroup) peerLost() {
 	}
 }
 
-// fail is the first failure in the group. The other workers live until the agent stops them.
+// fail makes the first worker of the group fail. The others live until the agent stops them.
 func (g *workerGroup) fail(grade int) {
 	g.failed = true
 	g.rd.interrupted(g.w.now)
@@ -204,7 +204,7 @@ func (g *workerGroup) fail(grade int) {
 	})
 }
 
-// breakPeers lets the peers on other nodes notice a loss.
+// breakPeers makes the peers on other nodes notice the loss of a worker.
 func (g *workerGroup) breakPeers() {
 	g.rd.broken = true
 	for _, other := range g.rd.groups {

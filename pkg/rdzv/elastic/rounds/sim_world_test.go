@@ -16,7 +16,7 @@ type world struct {
 	queue simQueue
 	seq   uint64
 
-	store   *simStore // with groups, the newest server of the newest one
+	store   *simStore // with groups, the newest server of the group that the checker looked at last
 	groups  []*simGroup
 	nodes   []*simNode
 	rounds  map[simRoundID]*simRound
@@ -25,7 +25,7 @@ type world struct {
 	barrier simBarrier
 	preempt simPreempt
 
-	wellSince     time.Duration // since when no node has failed, where nodes fail one at a time
+	wellSince     time.Duration // since when all nodes have been well; for nodes that fail one at a time
 	hadBlocked    bool          // some nodes could not reach each other for a while
 	calm          bool          // the faults are over: workers succeed and the network works
 	ended         time.Duration
@@ -326,11 +326,11 @@ type simNode struct {
 	cut             [2]bool
 	held            [2][]simMessage
 	proc            *agentProc
-	outcome         *string // the outcome that its agent has learned
-	gone            bool    // no agent will be started any more
-	launches        int     // number of launches it was in
-	restartPending  bool    // an agent will be started
-	thawed          time.Duration
+	outcome         *string       // the outcome that its agent has learned
+	gone            bool          // no agent will be started any more
+	launches        int           // number of launches it was in
+	restartPending  bool          // an agent will be started
+	thawed          time.Duration // when the last pause of the whole machine ends
 	inboundBlocked  bool          // no node reaches its worker store
 	outboundBlocked bool          // it reaches no other node's worker store
 	blockedForGood  bool          // the block lasts for the whole run

@@ -6,7 +6,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Spares and quarantined nodes are asked to help to keep the store while too few of the round's members can.
+// TestInviteWaiting checks that a spare is asked to help to keep the store while too few agents can.
 func TestInviteWaiting(t *testing.T) {
 	t.Parallel()
 	joins := func(s *script, name string) bool {

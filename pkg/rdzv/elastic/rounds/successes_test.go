@@ -13,7 +13,7 @@ var finishedAndGone = after(threeNodeRound,
 	step{2, "a gone", ""},
 )
 
-// A later leader does not take a node that has finished for lost.
+// TestLeaderSuccesses checks that a later leader does not take a node that has finished for lost.
 func TestLeaderSuccesses(t *testing.T) {
 	playAll(t, []leaderTest{
 		{"the others go on", defaultJob(), after(finishedAndGone,
@@ -67,7 +67,7 @@ func TestLeaderSuccesses(t *testing.T) {
 	})
 }
 
-// The store has no record of successes once the round is over.
+// TestSuccessesAreForgotten checks that the store has no record of successes once the round is over.
 func TestSuccessesAreForgotten(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"the job succeeds": {{4, "b done; c done", "result: succeeded, forget job, end: b c"}},
@@ -99,7 +99,7 @@ func TestSuccessesAreForgotten(t *testing.T) {
 	}
 }
 
-// A record of another run, whose rounds had the same numbers, does not count.
+// TestSuccessesOfAnotherRun checks that a record of another run, whose rounds had the same numbers, does not count.
 func TestSuccessesOfAnotherRun(t *testing.T) {
 	s := play(t, defaultJob(), finishedAndGone)
 	key := SuccessKey(0, 0)
@@ -112,7 +112,7 @@ func TestSuccessesOfAnotherRun(t *testing.T) {
 	}
 }
 
-// The members of the next round learn whose success does not count any more.
+// TestSuccessIsAnnounced checks that the members of the next round learn whose success does not count any more.
 func TestSuccessIsAnnounced(t *testing.T) {
 	s := play(t, defaultJob(), after(finishedAndGone,
 		step{3, "b failing 1", "halt0: b c"},
@@ -125,7 +125,7 @@ func TestSuccessIsAnnounced(t *testing.T) {
 	}
 }
 
-// However many nodes finish at a time, their successes take few writes, and a success takes few bytes.
+// TestSuccessesOfALargeJob checks that the successes of many nodes take few writes, and one success few bytes.
 func TestSuccessesOfALargeJob(t *testing.T) {
 	const nodes = 5*SuccessChunk + 7
 	l := &Leader{record: Record{Round: 3, Members: make([]RecordMember, nodes)}}

@@ -7,16 +7,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Announcer is an events.Sink that prints the two lines on node rank 0. Each is printed at most once.
+// Announcer is an events.Sink that prints the lines on node rank 0: [Start] in this node's first round, and at the end
+// [Success] or the goodput of a job that failed. Each is printed at most once.
 type Announcer struct {
 	job     Start
 	show    func(line string)
 	began   time.Time // when the launcher started
-	rounds  int       // that this node was in
+	rounds  int       // in which this node was
 	isFirst bool      // this node has rank 0 in the newest round
 }
 
-// New returns an announcer that passes each line to show, without a newline. The round decides the numbers of nodes
+// New returns an announcer that passes each line to show, without a newline. The first round sets the numbers of nodes
 // and workers of job.
 func New(job Start, show func(line string)) *Announcer { return &Announcer{job: job, show: show} }
 
@@ -39,7 +40,7 @@ func (a *Announcer) Emit(e events.Event) {
 	}
 }
 
-// end prints the last line, or of a job that has not succeeded how its time was used.
+// end prints the last line of a job that succeeded, or how a job that did not succeed used its time.
 func (a *Announcer) end(e events.Event) {
 	s := Success{
 		Name: a.job.Name, Took: e.Time.Sub(a.began), Restarts: restarts(e), OthersUnknown: e.OthersUnknown, Used: e.Used,

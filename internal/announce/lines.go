@@ -41,22 +41,22 @@ func (s Start) String() string {
 	return s.Name + ": " + strings.Join(parts, ", ")
 }
 
-// Success is what the last line of a job says that has succeeded.
+// Success is the content of the last line of a job that succeeded.
 type Success struct {
 	Name     string        // of the script or program
 	Took     time.Duration // since the launcher started
-	Restarts int           // that were charged
+	Restarts int           // charged ones
 	// OthersUnknown says that only this node is known to have succeeded.
 	OthersUnknown bool
 	Used          *goodput.Goodput // of the whole job; nil if it is not known
 }
 
-// saysUsed reports whether the job says how its time was used.
+// saysUsed reports whether the line says how the job used its time.
 func (s Success) saysUsed() bool {
 	return s.Used != nil && (s.Took >= shortJob || s.Restarts > 0) && s.Used.Total() > 0
 }
 
-// shortJob is how long a job without restarts may take that says nothing of its goodput.
+// shortJob is the duration from which on a job without restarts shows its goodput.
 const shortJob = 10 * time.Second
 
 // String returns the line, such as "train.py succeeded in 3m12s, 0 restarts, 98.7 % running".

@@ -120,7 +120,7 @@ var outside = []string{
 	"context", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "sync", "syscall", module + "internal/boottime",
 }
 
-// within tells whether a package belongs to a module (or folder).
+// within reports whether a package belongs to a module (or folder).
 func within(pkg, module string) bool {
 	return pkg == module || strings.HasPrefix(pkg, module+"/")
 }
@@ -141,7 +141,7 @@ func TestPureReadsNoClock(t *testing.T) {
 	}
 }
 
-// TestCheckImports gives the check modules that break the rules.
+// TestCheckImports runs the check on modules that keep the rules and modules that break them.
 func TestCheckImports(t *testing.T) {
 	for _, tc := range []struct{ name, file, imports, want string }{
 		{name: "down", file: "pkg/agent/a.go", imports: module + "pkg/rdzv"},

@@ -105,7 +105,7 @@ func words(name string) []string {
 }
 
 // declarations returns the identifiers that a file declares: types, functions, fields, parameters, variables and
-// constants. Names that it only uses belong to somebody else.
+// constants. Names that it only uses are declared elsewhere.
 func declarations(tree *ast.File, line func(ast.Node) int) []declared {
 	var all []declared
 	add := func(names ...*ast.Ident) {

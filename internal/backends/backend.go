@@ -43,7 +43,7 @@ type Options struct {
 	StoreChanged func(*elastic.StoreState)
 	Logger       zerolog.Logger
 
-	users *elastic.StoreUsers // nil: of the configuration
+	users *elastic.StoreUsers // nil: those that the configuration names
 }
 
 // Rendezvous is one node's part of a job's rendezvous. Close it.
@@ -57,8 +57,8 @@ type Rendezvous struct {
 // Refused returns why a store of this node refused a connection because of its user, or nil.
 func (r *Rendezvous) Refused() error { return r.users.Refused() }
 
-// Close shuts the handler down, which waits until the other nodes know how the job has ended, and gives up the
-// identity.
+// Close shuts the handler down and releases the identity. The shutdown waits until the other nodes know how the job
+// ended.
 func (r *Rendezvous) Close(ctx context.Context) {
 	if err := r.Handler.Shutdown(ctx); err != nil {
 		r.log.Warn().Err(err).Msg("the rendezvous was not shut down in order")
@@ -68,7 +68,8 @@ func (r *Rendezvous) Close(ctx context.Context) {
 	}
 }
 
-// Open claims an identity for this node and makes its handler. It connects to nothing yet.
+// Open makes the handler of this node. If the job can have several nodes, it claims an identity for this node first. It
+// connects to nothing yet.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, error) {
 	o.users = storeUsers(cfg)
 	r := &Rendezvous{users: o.users, log: o.Logger}
@@ -87,22 +88,24 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, erro
 	return r, nil
 }
 
-// Node returns n with what the configuration says about this node.
+// Node returns n with the fields that follow from the configuration.
 func Node(cfg *config.Config, n rounds.Node) rounds.Node {
 	n.Hint, n.Command = cfg.Rendezvous.Hint, commandID(cfg)
 	n.Launch = rounds.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts}
 	return n
 }
 
-// commandID returns a short hash that differs for different commands of workers. Every node's report has it.
+// commandID returns a short hash of the workers' command. Every node reports it, so that the leader can compare the
+// commands.
 func commandID(cfg *config.Config) string {
 	program, args := cfg.Command("python")
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{program}, args...), "\x00")))
 	return hex.EncodeToString(sum[:4])
 }
 
-// New returns the handler of the backend that cfg names. It connects to nothing. With a nil identity it only checks the
-// configuration: it creates no folder, and the handler must not join.
+// New returns the handler of the backend that cfg names. It connects to nothing. With a nil identity it uses a
+// placeholder and creates no folder, so the handler may join only if the job has one node; for other jobs New then only
+// checks the configuration. An unusable configuration is a *config.UsageError.
 func New(ctx context.Context, cfg *config.Config, o Options, id *machine.Identity) (rdzv.Handler, error) {
 	used := id != nil
 	if !used {
@@ -157,7 +160,7 @@ func multipleOf(n int) int {
 	return n
 }
 
-// options returns what the creators need beside the parameters.
+// options returns the options of package pkg/rdzv/backends for this node.
 func options(cfg *config.Config, o Options, id *machine.Identity) backends.Options {
 	r := cfg.Rendezvous
 	return backends.Options{
@@ -183,7 +186,7 @@ func options(cfg *config.Config, o Options, id *machine.Identity) backends.Optio
 	}
 }
 
-// storeUsers returns the users whom this node's stores serve.
+// storeUsers returns the users that this node's stores serve.
 func storeUsers(cfg *config.Config) *elastic.StoreUsers {
 	users := cfg.Rendezvous.StoreUsers
 	return &elastic.StoreUsers{Anybody: users.Anybody, IDs: users.IDs}
@@ -224,10 +227,10 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 	e.Session = notices.session
 }
 
-// store has the guard keep what another agent needs to take over the store.
+// store gives the guard the state that another agent needs to take over the store.
 func (o Options) store(stored []byte) error { return o.Lifeline.SetRecord(stored) }
 
-// awaitGuard waits until the guard has reaped the workers of the last round, so that new ones may be started.
+// awaitGuard waits until the guard has reaped the workers of the last round, so that new workers may start.
 func (o Options) awaitGuard(ctx context.Context) error {
 	return o.Lifeline.AwaitGuard(ctx, func() {
 		o.Logger.Warn().Int("guard", os.Getppid()).

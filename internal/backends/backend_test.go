@@ -28,7 +28,7 @@ func TestCloseWarns(t *testing.T) {
 	}
 }
 
-// Agents in several terminals that were given no run id may wait for each other in vain. Their warnings say why.
+// Agents in several terminals that have no --rdzv-id may wait for each other in vain. Their warnings say why.
 func TestWaitAdvice(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	for _, tt := range []struct {

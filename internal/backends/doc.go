@@ -7,7 +7,7 @@
 //	Visit        an observer's session, for elasticrun status                (visit.go)
 //
 // All backends run the algorithm of package elastic; they differ in the coordination store and in who hosts it.
-// docs/design/rendezvous.md lists the steps to add a backend. The package does not know the agent and the workers.
+// docs/design/rendezvous.md lists the steps to add a backend. The package does not know the agent or the workers.
 //
 // The functions may be called from any goroutine. A Rendezvous belongs to one goroutine; its handler may be shared.
 package backends

@@ -21,19 +21,19 @@ import (
 // of the job. Without the notice the other nodes must wait until the session expires, because nothing else proves that
 // no worker is left.
 type exitNotice struct {
-	// Of a store of elasticrun's own:
+	// If the store is elasticrun's own:
 	Addrs   []string `json:",omitempty"` // where the store may be; empty: the store is etcd
 	Socket  string   `json:",omitempty"` // the store's Unix socket; empty: the store is at one of Addrs
 	RunID   string   `json:",omitempty"`
 	Version string   `json:",omitempty"`
 	Secret  []byte   `json:",omitempty"`
 	Token   string   `json:",omitempty"`
-	// Certificates have absolute names, and ServerNames are the store's in its certificate; nil for none.
+	// Certificates has absolute paths; nil for none. ServerNames are the accepted names in the store's certificate.
 	Certificates *certfiles.Files `json:",omitempty"`
 	ServerNames  []string         `json:",omitempty"`
-	// Heirs can take over the store if the agent kept it alone; nil for none.
+	// Heirs are the agents that can take over the store if the agent kept it alone; nil for none.
 	Heirs *elastic.Heirs `json:",omitempty"`
-	// Of etcd:
+	// If the store is etcd:
 	Etcd    *etcd.Options   `json:",omitempty"`
 	Session coord.SessionID `json:",omitempty"`
 }
@@ -61,7 +61,7 @@ func (n *exitNotices) session(store coord.Store) {
 		n.addCertificates(&notice)
 	case *etcd.Store:
 		options, err := etcdOptions(n.r, n.runID, zerolog.Nop())
-		if err != nil { // cannot be: the session has been opened with these options
+		if err != nil { // cannot happen: the session has been opened with these options
 			n.log.Warn().Err(err).Msg("there is no exit notice for the guard")
 		}
 		options.Logger = nil
@@ -111,9 +111,10 @@ const (
 	takeoverTime = 4 * time.Second
 )
 
-// SendExitNotice tells the store of a dead agent that no process of its job is left. It retries until timeout if the
-// store does not answer, and for takeoverTime longer than ExitNoticeTimeout if several agents keep the store. If the
-// agent kept it alone, stored is what it has stored with its guard, and another agent takes over first.
+// SendExitNotice reports to the coordination store of a dead agent that no process of its job is left. While the store
+// does not answer, it retries until timeout. If the store may be at several addresses and timeout is at least
+// ExitNoticeTimeout, it adds takeoverTime. stored is the state of the store that the agent last gave its guard: if the
+// agent kept the store alone, another agent takes it over first.
 func SendExitNotice(text, stored []byte, timeout time.Duration) error {
 	var notice exitNotice
 	if err := json.Unmarshal(text, &notice); err != nil {
@@ -172,7 +173,7 @@ func (n *exitNotice) dialOptions(addr string) (coord.DialOptions, error) {
 		if options.Certificates, err = certfiles.Open(*n.Certificates, zerolog.Nop()); err != nil {
 			return options, err
 		}
-		// Of several, the store itself has named those that are no endpoints.
+		// With several addresses, some are no endpoints: the store itself named them, and any certificate of the CA will do.
 		options.ServerNames, options.AnyName = n.ServerNames, len(n.Addrs) > 1
 	}
 	options.RunID, options.Version, options.Secret, options.Timeout = n.RunID, n.Version, n.Secret, ExitNoticeAttempt

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// TestExitNotice sends the exit notice of a dead agent whose store may be at several addresses. The second is the
-// store's.
+// TestExitNotice sends the exit notice of a dead agent whose store may be at several addresses. The store is at the
+// second.
 func TestExitNotice(t *testing.T) {
 	s := coord.NewServer(coord.ServerOptions{Secret: []byte("secret"), RunID: "r"})
 	t.Cleanup(func() { _ = s.Close() })

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
-// LocalSocket returns the path of the socket at which the agents of a job on this machine meet, with
-// --rdzv-endpoint=local; else "". Its folder need not exist. The error is a *config.UsageError.
+// LocalSocket returns the path of the Unix socket through which the agents of a job on this machine find each other
+// with --rdzv-endpoint=local, and "" for other endpoints. Its folder need not exist. The error is a *config.UsageError.
 func LocalSocket(cfg *config.Config) (string, error) { return localSocket(cfg, false) }
 
 // localSocket is LocalSocket, and makes the socket's folder if makes is set.
@@ -39,9 +39,9 @@ func localSocket(cfg *config.Config, makes bool) (string, error) {
 	return socket, nil
 }
 
-// socketName returns the name of a run's socket. It is short, whatever the run id. It differs between machines that
-// share the folder by a network file system, and between network namespaces, such as containers, whose agents would
-// meet there, but not their workers.
+// socketName returns the name of a run's socket, which is short whatever the run id. The name differs between machines
+// that share the folder by a network file system. It also differs between network namespaces, such as containers: the
+// agents could connect there, but their workers could not.
 func socketName(runID string) string {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // only Linux has it
 	machine := strings.TrimSpace(string(boot))

@@ -10,7 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// Agents meet at a socket only if their workers reach each other: not those of two network namespaces.
+// TestSocketNameOfNetwork checks that agents share a socket only if their workers can reach each other, so not across
+// two network namespaces.
 func TestSocketNameOfNetwork(t *testing.T) {
 	const helper = "SOCKET_NAME"
 	if os.Getenv(helper) != "" {

@@ -6,9 +6,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// CloseRun closes the run for all nodes. by says for people who asks. Its error is an [*rdzv.EndedError] if the run had
-// ended before, or has ended otherwise, and [elastic.ErrNotJoined] if only this node ends. Workers may still be
-// stopping when it returns.
+// CloseRun closes the run for all nodes. by names who asks, in words for people. The error is an [*rdzv.EndedError] if
+// the run had ended before or ended in another way, and [elastic.ErrNotJoined] if only this node ends. Workers may
+// still be stopping when it returns.
 func (r *Rendezvous) CloseRun(ctx context.Context, by string) error {
 	known, _ := r.Handler.(interface{ Outcome() *rdzv.Outcome })
 	if known != nil {

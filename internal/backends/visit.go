@@ -21,7 +21,8 @@ const VisitTTL = 10 * time.Second
 // StatusInterval is how often an observed agent sends its status.
 const StatusInterval = 2 * time.Second
 
-// Certificates opens the site's certificates for elasticrun's own store; nil if there are none.
+// Certificates opens the site's certificates for elasticrun's own store. It returns nil if there are none, and for etcd
+// and a local endpoint, which do not use them.
 func Certificates(r config.Rendezvous, log zerolog.Logger) (*certfiles.Set, error) {
 	if r.Backend == rdzv.BackendEtcd || r.Local || !r.Certificates.Given() {
 		return nil, nil
@@ -42,7 +43,8 @@ func StoreHosts(r config.Rendezvous) []elastic.StoreHost {
 	return hosts
 }
 
-// Visit opens a session in the coordination store of a job, as role.
+// Visit opens an observer's session with this role in the coordination store of a job. If inSlurm is set, it looks up
+// hosts that do not resolve as names of Slurm nodes. r must have an endpoint.
 func Visit(
 	ctx context.Context, role coord.Role, r config.Rendezvous, o Options, runID string, inSlurm bool,
 ) (coord.Store, error) {

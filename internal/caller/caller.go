@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The names of the variables.
+// The variables with which the caller asks; see the package comment.
 const (
 	PIDEnv    = "ELASTICRUN_CALLER_PID"
 	ReportEnv = "ELASTICRUN_CALLER_REPORT"
@@ -46,7 +46,7 @@ func Follow() error {
 // ReportFile returns the path of the caller's report; empty if the caller wants none.
 func ReportFile() string { return os.Getenv(ReportEnv) }
 
-// Without returns an environment without the variables.
+// Without returns a copy of env without PIDEnv and ReportEnv.
 func Without(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

@@ -20,7 +20,8 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// TestFollowRefuses calls Follow with requests that it cannot grant. TestCallerDies has the others.
+// TestFollowRefuses calls Follow without a request and with requests that it cannot grant. TestPythonLaunch in package
+// release lets a caller die.
 func TestFollowRefuses(t *testing.T) {
 	if err := Follow(); err != nil {
 		t.Errorf("without a request: %v", err)

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// follow asks the kernel for SIGTERM at the death of the parent. The kernel forgets the request when the thread that
-// made it ends, so the goroutine, which is the main one, keeps its thread. A parent that has ended before shows by
-// another parent.
+// follow asks the kernel to send SIGTERM when the parent dies. The kernel forgets the request when the thread that made
+// it ends, so the goroutine, which is the main one, keeps its thread. If the caller had died before the request, this
+// process has another parent by now.
 func follow(pid int) error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {

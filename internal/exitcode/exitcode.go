@@ -18,7 +18,7 @@ const (
 	ReasonHang         Reason = "hang"          // no worker made progress, and --hang-action ended the job
 	ReasonUsage        Reason = "usage"         // bad input or a bad environment; nothing was started
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous was formed, or it was lost
-	// A worker failed, and a rule of the job's policy forbids a restart.
+	// The next four: a worker failed, and a rule of the job's policy forbids a restart.
 	ReasonStopRequested Reason = "stop_requested" // a worker asked for the job's end
 	ReasonFinalCode     Reason = "final_code"     // the exit code is one of --final-codes
 	ReasonSameFailure   Reason = "same_failure"   // --max-same-failures
@@ -52,8 +52,8 @@ type Map struct {
 	reasons map[Reason]int
 }
 
-// ParseMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0
-// to 255. Exit code 0 cannot be replaced.
+// ParseMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO is an exit code from 0 to
+// 255. Exit code 0 can be replaced only by its reason nothing_started. An empty text is a map without rules.
 func ParseMap(s string) (Map, error) {
 	m := Map{codes: map[int]int{}, reasons: map[Reason]int{}}
 	if strings.TrimSpace(s) == "" {
@@ -98,7 +98,7 @@ func (m Map) add(from string, to int) error {
 	return nil
 }
 
-// ReasonList returns all reasons as one text, for messages.
+// ReasonList returns all reasons, separated by commas, for messages.
 func ReasonList() string {
 	words := make([]string, 0, len(reasons()))
 	for _, r := range reasons() {
@@ -107,8 +107,8 @@ func ReasonList() string {
 	return strings.Join(words, ", ")
 }
 
-// Apply returns the exit code that replaces code, or code itself. A rule for the code takes precedence over a rule for
-// the reason.
+// Apply returns the exit code that replaces code, or code itself. why is the reason of code. A rule for the code takes
+// precedence over a rule for the reason.
 func (m Map) Apply(code int, why Reason) int {
 	if to, ok := m.codes[code]; ok {
 		return to

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// limited is a listener with a bounded number of open connections. At the limit a new one takes the place of the oldest
-// for which no handler runs: a client that keeps connections open, before its request or after the reply, keeps nobody
-// out. If handlers run for all, the new connection is closed.
+// limited is a listener with a bounded number of open connections. At the limit, a new connection replaces the one that
+// has been without a handler for the longest time. So a client that keeps connections open, before its request or after
+// the reply, keeps no other client out. If every connection has a handler, the new one is closed.
 type limited struct {
 	net.Listener
 	most int
@@ -51,7 +51,7 @@ func (l *limited) add(nc net.Conn) *counted {
 	return c
 }
 
-// remove closes c and counts it no more. mu is held.
+// remove closes c and stops counting it. mu is held.
 func (l *limited) remove(c *counted) {
 	if c.closed {
 		return
@@ -62,7 +62,7 @@ func (l *limited) remove(c *counted) {
 	c.closeErr = c.Conn.Close()
 }
 
-// setIdle records whether c can be closed for another. mu is held.
+// setIdle records whether c may be closed in favor of a new connection. mu is held.
 func (l *limited) setIdle(c *counted, idle bool) {
 	if c.idle != nil {
 		l.idle.Remove(c.idle)
@@ -97,7 +97,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// busy is next, and keeps the connection from being closed for another while next runs.
+// busy wraps next, so that Accept does not close a request's connection in favor of a new one while next runs.
 func busy(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*counted); ok {

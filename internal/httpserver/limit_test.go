@@ -10,9 +10,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// TestPlaces has one handler at work and many connections that send no request, a part of one, or not all of its body.
-// Requests are answered all the same, and the handler's connection keeps its place. When handlers have all places, a
-// new connection is closed.
+// TestPlaces keeps one handler busy and opens many connections that send no request, a part of one, or not all of its
+// body. Other requests are answered all the same, and the handler's connection stays open. When every connection has a
+// handler, a new connection is closed.
 func TestPlaces(t *testing.T) {
 	const most = 4
 	begun, finish := make(chan struct{}, most), make(chan struct{})

@@ -1,4 +1,5 @@
-// Package httpserver runs the small HTTP servers of elasticrun: the status of an agent and the health of a store.
+// Package httpserver runs the small HTTP servers of elasticrun: the status and the health of an agent, and the health
+// of a store.
 //
 // It bounds what a client may take: the time and the size of a request, and the number of connections. It does not know
 // what it serves. A Server may be closed from any goroutine, once.
@@ -43,7 +44,8 @@ type Server struct {
 	serving sync.WaitGroup
 }
 
-// Serve starts to serve what l accepts. It takes l over.
+// Serve starts to serve the connections that l accepts. The server owns l from then on. If l fails, Serve logs that and
+// the program continues.
 func Serve(l net.Listener, o Options) *Server {
 	s := &Server{http: &http.Server{
 		Handler: busy(o.Handler), ConnContext: withConn,
@@ -61,7 +63,8 @@ func Serve(l net.Listener, o Options) *Server {
 	return s
 }
 
-// Close stops the server. Requests under way get half a second; then their connections are closed.
+// Close stops the server. Requests in progress get half a second; then their connections are closed. A handler that
+// still runs then may outlast Close.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()

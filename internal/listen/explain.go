@@ -69,7 +69,8 @@ func Explain(cfg *config.Config, err error) error {
 	}
 }
 
-// explainShared says how to meet at a store for any job, for a job that is static.
+// explainShared explains that a job with the static backend has found a store for any job at its endpoint, and how to
+// use that store.
 func explainShared(cfg *config.Config, shared *elastic.SharedStoreError) error {
 	bad := &config.UsageError{Where: cfg.Where("rdzv-backend"), Problem: shared.Error() +
 		": leave the static backend out on all nodes to use that store, or name another port"}
@@ -84,7 +85,8 @@ func explainShared(cfg *config.Config, shared *elastic.SharedStoreError) error {
 	return bad
 }
 
-// settingOr names the setting of a flag as the user wrote it. For one that the user did not give, it adds the value.
+// settingOr names the setting of a flag as the user wrote it. For a flag that the user did not give, it returns
+// --flag=value.
 func settingOr(cfg *config.Config, flag, value string) string {
 	if cfg.Given(flag) {
 		return cfg.Where(flag)
@@ -143,8 +145,8 @@ func obstacle(host string, port int, err error) (what, advice string) {
 	}
 }
 
-// On listens at an address; where is the setting that names it, as the user wrote it. Looking up a host name may take
-// long: On returns the cause of ctx when ctx ends. Other errors are *config.UsageError.
+// On listens at an address. where is the setting that names the address, as the user wrote it. Looking up a host name
+// can take long: On returns the cause of ctx when ctx ends. Other errors are *config.UsageError.
 func On(ctx context.Context, where string, at config.HostPort) (net.Listener, error) {
 	l, err := tcplisten.Listen(ctx, at.Host, at.Port)
 	switch {

@@ -16,7 +16,8 @@ import (
 const lookUpTimeout = 2 * time.Second
 
 // PortsTaken checks without listening whether the ports that the user gave this node's worker store are free. If none
-// is free, it returns the error that listening would return.
+// is free, or the address is not one of this machine, it returns the error that listening would return. It returns nil
+// if it cannot find out who has a port.
 func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	r := cfg.Rendezvous
 	host, ports := r.LocalAddr, r.WorkerStorePorts
@@ -41,8 +42,8 @@ func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	return &rdzv.ListenError{Addr: host, Port: ports.Low, Err: syscall.EADDRINUSE}
 }
 
-// ownAddr returns this machine's address that host stands for; zero for any address. The error is EADDRNOTAVAIL if host
-// is another machine.
+// ownAddr returns the address of this machine that host stands for. The zero Addr means any address. The error is
+// EADDRNOTAVAIL if host is another machine.
 func ownAddr(ctx context.Context, host string) (netip.Addr, error) {
 	if host == "" {
 		return netip.Addr{}, nil

@@ -11,10 +11,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// New returns elasticrun's log and the queue through which its lines, and events on the console, reach stderr. The
-// queue keeps a console that nobody reads from blocking the caller: when it is full, it drops its oldest lines. Close
-// of lines writes the queued lines and leaves stderr open. If warnings is not nil, it gets every warning, whatever the
-// level.
+// New returns elasticrun's log and the queue through which its lines, and events on the console, reach stderr. When the
+// queue is full, it drops its oldest lines, so a console that nobody reads does not block the caller. Closing lines
+// writes the queued lines and leaves stderr open. If warnings is not nil, it gets every warning, whatever the level.
 func New(
 	format string, level zerolog.Level, stderr io.Writer, warnings *Warnings,
 ) (log zerolog.Logger, lines io.WriteCloser) {
@@ -36,7 +35,7 @@ func New(
 }
 
 // Notice returns a function that shows one line for people, in order with the log's lines. The line has only the
-// program's name before it; in a JSON log it is a record. Above the level warning nothing is shown. log and lines are
+// program's name before it; in a JSON log it is a record. It shows nothing if level is above warning. log and lines are
 // what [New] returned for format.
 func Notice(format string, level zerolog.Level, log zerolog.Logger, lines io.Writer) func(line string) {
 	return func(line string) {

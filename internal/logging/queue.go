@@ -45,7 +45,7 @@ func (q *lineQueue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Close writes the queued lines and the number of dropped ones.
+// Close writes the queued lines, and then the number of dropped lines if there are any. It waits for the console.
 func (q *lineQueue) Close() error {
 	q.mu.Lock()
 	q.closed = true

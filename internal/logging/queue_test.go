@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// chanWriter sends what it is given.
+// chanWriter sends each write to the channel.
 type chanWriter chan string
 
 func (c chanWriter) Write(p []byte) (int, error) {

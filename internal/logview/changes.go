@@ -8,15 +8,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// changes reports that something in the watched folders of a run has changed. Nil never reports anything.
+// changes reports that something in the watched folders of a run has changed. A nil *changes watches nothing, and its
+// grown always reports true.
 type changes struct {
 	watcher *fsnotify.Watcher
-	seen    chan struct{} // holds one value after a change
+	seen    chan struct{} // holds one value after any number of changes
 	created atomic.Bool   // a file or folder was created since the last call of grown
 	done    chan struct{}
 }
 
-// ErrCannotFollow says that the kernel lets this user watch no further folder.
+// ErrCannotFollow means that the kernel does not let this user watch another folder.
 var ErrCannotFollow = errors.New("cannot follow the logs")
 
 func cannotFollow(err error) error {
@@ -50,7 +51,7 @@ func (c *changes) watch(path string) error {
 	return nil
 }
 
-// run merges events until the watcher is closed, so that the kernel's queue never fills up.
+// run drains events until the watcher is closed, so that the kernel's queue never fills up.
 func (c *changes) run() {
 	defer close(c.done)
 	for {

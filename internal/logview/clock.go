@@ -43,8 +43,8 @@ func newClock(timeline io.Reader, localRank int, std workerlog.StreamSet) *clock
 // reread lets the clock look for marks that were added.
 func (c *clock) reread() { c.ended = false }
 
-// saw records that the stream, which had ended at p.bytes, continued at p.at. It is for readers that are faster than
-// the timeline.
+// saw records that the stream, which had ended at p.bytes, continued at p.at. A reader that is ahead of the timeline
+// calls it.
 func (c *clock) saw(p point) {
 	if len(c.after) == 0 && p.bytes >= c.before.bytes {
 		c.before = p
@@ -96,7 +96,8 @@ func between(a, b point, offset int64) time.Time {
 	return a.at.Add(time.Duration(share * float64(b.at.Sub(a.at))))
 }
 
-// add appends the points of a mark. Output that begins after a pause also tells when the output before it ended.
+// add appends the points of a mark. If a pause came before the output, the mark also shows when the output before the
+// pause ended.
 func (c *clock) add(m workerlog.Mark) {
 	if m.Idle > 0 {
 		c.after = append(c.after, point{m.At.Add(-m.Idle), m.Bytes})
@@ -104,9 +105,9 @@ func (c *clock) add(m workerlog.Mark) {
 	c.after = append(c.after, point{m.At, m.Bytes})
 }
 
-// skip reads to the end of the file with number piece, and returns the offset there, where the next file of the log
-// begins. If that is not known it returns the offset of the last known file before. It is called before when, for
-// offsets after it.
+// skip reads the timeline to the end of the file with number piece, and returns the offset there, at which the next
+// file of the log begins. If the timeline does not have that end, it returns the end of the last file before it that
+// the timeline has. After skip, offsets passed to when must not be before that one.
 func (c *clock) skip(piece int) (offset int64, err error) {
 	for {
 		m, found, err := c.mark()

@@ -117,7 +117,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	})
 }
 
-// A reader that is faster than the timeline knows when output continued.
+// A reader that is ahead of the timeline knows when output continued.
 func TestClockOfWhatWasSeen(t *testing.T) {
 	c := newClock(strings.NewReader("10000000 3 2 0\n"), 3, workerlog.Stderr)
 	var got []int64

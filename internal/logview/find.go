@@ -16,10 +16,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Find returns the folder of a run. run is a run id, how the name of a single run's folder begins, the folder of a run,
-// or a folder that contains runs; empty means the latest run. base is the log folder. An empty base means the temporary
-// log folders that belong to this user and the folders of runs in known: folders that other users made in the system's
-// temporary folder cannot be trusted. The error says what was not found.
+// Find returns the folder of a run. run is a run id, the beginning of the name of a single run's folder, the folder of
+// a run, or a folder that contains runs; empty means the latest run. base is the log folder. An empty base means the
+// temporary log folders that belong to this user and the folders of runs in known: folders that other users made in the
+// system's temporary folder cannot be trusted. The error says what was not found.
 func Find(base, run string, known []string) (string, error) {
 	if base == os.DevNull {
 		return "", errors.New("the log folder is /dev/null, which keeps nothing: name another one with --log-dir")
@@ -81,7 +81,7 @@ func CheckReadable(base, run string) error {
 	return nil
 }
 
-// noRun says that a run was not found, but others were.
+// noRun returns the error for a run that was not found. others are the runs that exist.
 func noRun(base, run string, others []string) error {
 	what, where, why := "no run", " in "+base, ""
 	if run != "" {
@@ -104,7 +104,7 @@ func List(base string, known []string) []string {
 	return slices.DeleteFunc(runsOf(base, known), func(path string) bool { return !workerlog.HasLogs(path) })
 }
 
-// runsOf lists the folders of runs in base, or without a base this user's, the latest first.
+// runsOf lists the folders of runs, the latest first: those in base, or those of this user if base is empty.
 func runsOf(base string, known []string) (runs []string) {
 	if base != "" {
 		runs = runsIn(base)
@@ -129,8 +129,8 @@ func runsOf(base string, known []string) (runs []string) {
 	return runs
 }
 
-// linked returns the run to which the link in base points. The link must lead to a folder beside it, as the
-// launcher's own links do: where others may write, a link could lead to a folder of theirs.
+// linked returns the run to which the link in base points. The link must lead to a folder beside it, as the launcher's
+// own links do. Otherwise another user who may write to base could make it lead anywhere.
 func linked(base string) (run string, ok bool) {
 	name, err := os.Readlink(filepath.Join(base, workerlog.LatestLink))
 	if err != nil || name != filepath.Base(name) || name == ".." || name == "." {
@@ -176,7 +176,8 @@ func isRun(path string) bool {
 	return err == nil && active
 }
 
-// lastChange returns when the run's folder got its last attempt. Later runs have later times.
+// lastChange returns when the run's folder got its last attempt, which is the time of its last change. Later runs have
+// later times.
 func lastChange(run string) time.Time {
 	info, err := os.Stat(run)
 	if err != nil {

@@ -84,7 +84,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindOnlyOwn: runs that others place in the temporary folder, or in a shared log folder, are found only by name.
+// TestFindOnlyOwn checks that Find finds runs that other users placed in the temporary folder, or in a shared log
+// folder, only by name.
 func TestFindOnlyOwn(t *testing.T) {
 	tmp, elsewhere := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -135,7 +136,7 @@ func TestFindOnlyOwn(t *testing.T) {
 	}
 }
 
-// TestFindKnown: without a log folder, runs in folders that are known are found, if they still belong to this user.
+// TestFindKnown checks that Find without a log folder finds the runs in known folders that still belong to this user.
 func TestFindKnown(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	base := t.TempDir()

@@ -10,8 +10,8 @@ import (
 // ErrNoLogFile says that a path that should be a log file is something else.
 var ErrNoLogFile = errors.New("no log file")
 
-// openLog opens a file whose path no user has given. It follows no symbolic link, which could lead to any file, and
-// does not block, as opening a FIFO would.
+// openLog opens a file whose path the user did not give. It follows no symbolic link, because a link could lead to any
+// file. It does not block, as opening a FIFO could.
 func openLog(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	switch {

@@ -88,7 +88,7 @@ func (s *stream) take(n, used int) (line, bool, error) {
 	return line{at, s.buf[:n]}, err == nil, err
 }
 
-// fill reads more bytes, and reports whether there were any or may be any.
+// fill tries to read more bytes. It reports whether it read some, or may read some when it is called again.
 func (s *stream) fill() (bool, error) {
 	if s.file == nil {
 		return s.first()
@@ -190,7 +190,7 @@ func (s *stream) advance() (bool, error) {
 }
 
 // open opens the file of s.number: under its number, or as the current file. It reports false if the file does not
-// exist; then an event follows once it does.
+// exist; a change notice follows when it appears.
 func (s *stream) open(numbered bool) (bool, error) {
 	path := s.path
 	if numbered {

@@ -48,7 +48,8 @@ type Options struct {
 	Ended <-chan struct{}
 	// Found is called once there is a log to show, before its first line. It may be nil.
 	Found func()
-	// Note is called once for each attempt of which something is not known. It may be nil.
+	// Note is called with a message for the user: once for each attempt without a timeline, and once if a run that is
+	// followed has no log to show yet. It may be nil.
 	Note func(text string)
 }
 
@@ -64,8 +65,8 @@ type View struct {
 	noted   bool      // Note was called for it
 	streams []*stream // its streams, by rank, stdout first
 	matched bool      // a stream was shown
-	silent  bool      // noteNoLog was called
-	begins  bool      // no line of it was shown, and a boundary comes before the first
+	silent  bool      // noteNoLog was called for the run
+	begins  bool      // it has shown no line yet, and a boundary comes before its first
 	held    []shown   // the last lines, at most 2*Tail, until live
 	live    bool      // lines are written at once
 }
@@ -81,8 +82,8 @@ func New(run string, out io.Writer, opts Options) *View {
 // ErrNothing says that a run has no log that the options select.
 var ErrNothing = errors.New("no log")
 
-// Run shows the logs. It returns nil if the reader of out has gone, or if ctx ends while it follows. It returns
-// [ErrNothing] if nothing could be shown.
+// Run shows the logs. If it follows, it returns when the run has ended. It returns nil if the reader of out has gone,
+// or if ctx ends while it follows. It returns [ErrNothing] if nothing could be shown.
 func (v *View) Run(ctx context.Context) error {
 	defer v.closeAttempt()
 	var changes *changes
@@ -106,7 +107,7 @@ func (v *View) Run(ctx context.Context) error {
 	return err
 }
 
-// missing says why nothing was shown.
+// missing says why there is nothing to show.
 func (v *View) missing() string {
 	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Stream != workerlog.NoStreams || v.opts.Attempt != "" {
 		return "none of its logs has the requested rank, stream or attempt"
@@ -152,7 +153,7 @@ func (v *View) show(ctx context.Context, changes *changes) error {
 	}
 }
 
-// noteNoLog says once that the workers of the run which is followed have started, but that there is nothing to show.
+// noteNoLog says once that the workers of a run that is followed have started, but that there is nothing to show.
 func (v *View) noteNoLog() {
 	if !v.silent && v.opts.Note != nil {
 		v.opts.Note(fmt.Sprintf("%v so far in %s: %s; waiting for the run's end", ErrNothing, v.run, v.missing()))
@@ -328,7 +329,7 @@ func (v *View) boundary() string {
 	return text + " ---\n"
 }
 
-// print writes a line, and before it the boundary, which has its line end.
+// print writes a line. The boundary, which includes its newline, comes before the line.
 func (v *View) print(boundary, prefix string, text []byte) error {
 	text = bytes.TrimSuffix(text, []byte{'\r'})
 	if v.opts.Terminal {

@@ -35,8 +35,8 @@ func write(t testing.TB, text string, path ...string) {
 	}
 }
 
-// exampleRun is a run of two workers, global ranks 8 and 9, that was restarted once.
-// A line is written every second, starting with the one that begins with a.
+// exampleRun is a run of two workers, global ranks 8 and 9, that was restarted once. A line is written every second,
+// starting with the line that begins with a.
 func exampleRun(t *testing.T) string {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
@@ -305,7 +305,8 @@ func TestViewReaderGone(t *testing.T) {
 	}
 }
 
-// TestOnlyLogFiles: a link or a FIFO in place of a log is refused. It is neither followed nor does opening it block.
+// TestOnlyLogFiles checks that a link or a FIFO in place of a log is refused: the link is not followed, and opening the
+// FIFO does not block.
 func TestOnlyLogFiles(t *testing.T) {
 	for _, name := range []string{"timeline", "0/stdout.log", "0/stdout.log.1"} {
 		for what, place := range map[string]func(path string) error{
@@ -330,8 +331,8 @@ func TestOnlyLogFiles(t *testing.T) {
 	}
 }
 
-// TestTerminalOption: output to a terminal is harmless, including the prefix and held lines; output to a pipe is
-// unchanged.
+// TestTerminalOption checks that output to a terminal is harmless, including the prefix and held lines, and that output
+// to a pipe is unchanged.
 func TestTerminalOption(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
 	head := workerlog.TimelineHead{RunID: "job", Workers: 1, Role: "r\x1b[2J"}.String() + "\n"

@@ -25,7 +25,7 @@ func Program(env func(string) (string, bool), name string) (string, error) {
 	return "", fmt.Errorf("no program %q in PATH (%s)", name, Path(env))
 }
 
-// All yields every program of the name in the directories of env's PATH, the one that Program finds first.
+// All yields every program with that name in the directories of env's PATH, in their order. Program returns the first.
 func All(env func(string) (string, bool), name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, dir := range filepath.SplitList(Path(env)) {
@@ -36,7 +36,7 @@ func All(env func(string) (string, bool), name string) iter.Seq[string] {
 	}
 }
 
-// Path returns the list of directories in which programs are searched.
+// Path returns env's PATH, or the C library's default path if PATH is not set.
 func Path(env func(string) (string, bool)) string {
 	if list, ok := env("PATH"); ok {
 		return list
@@ -44,7 +44,8 @@ func Path(env func(string) (string, bool)) string {
 	return defaultPath
 }
 
-// Executable returns the absolute path of file if this user can execute it. The error is the reason alone.
+// Executable returns the absolute path of file if this user can execute it. The error is the reason alone, without the
+// path.
 func Executable(file string) (string, error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {

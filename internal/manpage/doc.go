@@ -1,4 +1,3 @@
-// Package manpage writes the manual pages. Their content comes from the flag tables of internal/config and from the
-// tables of exit codes in docs/exit-codes.md. The package has no texts of its own about single flags. Its functions
-// are pure and may be called concurrently.
+// Package manpage writes the manual pages. The texts about flags come from the flag tables of internal/config, and the
+// exit codes from the tables in docs/exit-codes.md. The functions are pure and may be called concurrently.
 package manpage

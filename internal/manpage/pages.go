@@ -104,7 +104,7 @@ func launchPage(o Options, others []string) (string, error) {
 	return p.String(), nil
 }
 
-// variables returns the variables that are not those of a flag.
+// variables returns the environment variables that elasticrun reads or sets and that set no flag.
 func variables() []struct{ name, meaning string } {
 	return []struct{ name, meaning string }{
 		{config.SecretEnv, "The secret itself, instead of `--rdzv-secret-file`."},

@@ -33,14 +33,14 @@ func (p *page) text(text string) {
 	p.flow(text)
 }
 
-// entry writes a term, which is roff, and its description.
+// entry writes a term, which must be roff already, and its description.
 func (p *page) entry(term, text string) {
 	p.macro("TP")
 	p.WriteString(term + "\n")
 	p.flow(text)
 }
 
-// flow writes running text, without the targets of links.
+// flow writes running text. Text in backquotes becomes bold, and links lose their targets.
 func (p *page) flow(text string) {
 	for i, part := range strings.Split(strings.Join(strings.Fields(withoutLinks(text)), " "), "`") {
 		if i%2 == 1 {
@@ -67,7 +67,8 @@ func (p *page) block(lines string) {
 func bold(s string) string   { return `\fB` + escape(s) + `\fR` }
 func italic(s string) string { return `\fI` + escape(s) + `\fR` }
 
-// escape turns plain text into roff. No character becomes a command, and dashes and quotes can be copied from the page.
+// escape turns plain text into roff, so that no character acts as a command. Dashes and quotes stay as they are when a
+// reader copies them from the page.
 func escape(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {

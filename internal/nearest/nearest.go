@@ -1,4 +1,4 @@
-// Package nearest finds the name that a misspelled one was meant to be. Its functions are pure.
+// Package nearest finds the name that a user probably meant by a misspelled one. Its functions are pure.
 package nearest
 
 // Of returns the candidate with the smallest edit distance to name. It returns "" if no candidate is close enough to be

@@ -9,15 +9,14 @@ type Kind string
 const (
 	Ended           Kind = "ended"            // the launcher has ended
 	Restart         Kind = "restart"          // the workers were restarted after a failure
-	RepeatedFailure Kind = "repeated_failure" // likewise, and the failure was the same as the one before
-	BudgetSpent     Kind = "budget_spent"     // likewise, and no restart is left
+	RepeatedFailure Kind = "repeated_failure" // a restart after the same failure as the one before
+	BudgetSpent     Kind = "budget_spent"     // a restart after which no restart is left
 	NodeLost        Kind = "node_lost"        // the job goes on without a node, or with another one
 	Hang            Kind = "hang"             // a hang is suspected
 	Preempted       Kind = "preempted"        // the workers should save a checkpoint
 )
 
-// selector decides which events are notices. Of a job's nodes, only the one with rank 0 in its latest round sends
-// notices.
+// selector decides which events are notices. Only the node with rank 0 in the job's latest round sends notices.
 type selector struct {
 	only     bool // there is no other node
 	windowed bool // failures are forgiven after some time, so the count of restarts does not show what is left

@@ -42,8 +42,8 @@ type Options struct {
 	// Command is run by sh -c.
 	Command string
 	Env     []string
-	// Only says that this node is the job's only one: it also notifies when a job ends that had no round. Windowed says
-	// that failures are forgiven after some time.
+	// Only says that this node is the job's only one. Then it sends a notice even about the end of a job that had no
+	// round. Windowed says that failures are forgiven after some time.
 	Only, Windowed bool
 	Logger         zerolog.Logger
 	// Limit is how long the command may take for one notice; 0 is 10 s.
@@ -108,8 +108,9 @@ func (n *Notifier) signal() {
 	}
 }
 
-// Close waits until the command has run for the last notice, at most for the time limit of that notice and the one
-// before, or for limit if it is not 0. It stops waiting when ctx ends. Close drops all other waiting notices.
+// Close waits until the command has run for the last notice. It waits at most for limit, or for twice Options.Limit if
+// limit is 0, and stops waiting when ctx ends. Then it kills a command that still runs. It drops all other waiting
+// notices.
 func (n *Notifier) Close(ctx context.Context, limit time.Duration) {
 	n.mu.Lock()
 	n.closing = true
@@ -158,7 +159,7 @@ func (n *Notifier) run(ctx context.Context) {
 	}
 }
 
-// next returns the next notice, nil if none waits, and whether none will come.
+// next returns the next notice, or nil if none waits. ended means that no more notices will come.
 func (n *Notifier) next() (next *notice, ended bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -92,8 +92,8 @@ func TestNotifier(t *testing.T) {
 	}
 }
 
-// TestNotifierIsBounded checks a command that hangs: Emit does not wait for it, the oldest notices are left out, and
-// Close ends it.
+// TestNotifierIsBounded runs a command that hangs: Emit does not wait for it, the oldest notices are left out, and
+// Close ends the command.
 func TestNotifierIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "go")

@@ -4,8 +4,8 @@ package oneshot
 
 import "syscall"
 
-// dieWithParent does nothing: the kernel kills no children here.
+// dieWithParent does nothing: only Linux can kill a child when its parent ends.
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// awaitExit cannot wait without reaping here.
+// awaitExit returns false, because this system cannot wait without reaping.
 func awaitExit(int) bool { return false }

@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// newMark returns a variable that no other process has.
+// newMark returns an environment variable that no other process has.
 func newMark() string { return "ONESHOT_MARK=" + rand.Text() }
 
-// killLeft kills what a program left behind: its process group, unless group is 0, and the processes whose environment
-// has the mark, also in sessions of their own. Without a /proc of this pid namespace a pid there says nothing of a
-// process; then it kills the process group alone.
+// killLeft kills the processes that a program left: its process group, unless group is 0, and all processes whose
+// environment has the mark, even in another session. If /proc is not that of this pid namespace, its pids belong to
+// other processes; then killLeft kills the process group alone.
 func killLeft(group int, mark string) {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		if group != 0 {
@@ -22,13 +22,14 @@ func killLeft(group int, mark string) {
 		}
 		return
 	}
-	// A process may start another one during a search, so only a search that finds no other is the last one. One that was
-	// killed starts none.
+	// A process may start another one during a search, so the search is repeated until it finds no new process. A process
+	// that was killed starts none.
 	for killed := map[int]bool{}; killMarked(group, []byte(mark), killed); {
 	}
 }
 
-// killMarked adds the pids of the processes that it kills, and reports whether it has added one.
+// killMarked kills the processes of the group and those with the mark, and adds their pids to killed. It reports
+// whether it has added any.
 func killMarked(group int, mark []byte, killed map[int]bool) (more bool) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is valid
 	for _, file := range files {
@@ -40,8 +41,8 @@ func killMarked(group int, mark []byte, killed map[int]bool) (more bool) {
 	return more
 }
 
-// killIfLeft kills the process pid if it is in the group or its environment, this file, has the mark. It takes hold of
-// the process before it looks, so that a pid which is used again meanwhile cannot mislead it.
+// killIfLeft kills the process pid if it is in the group or if file, its environment, has the mark. It opens the
+// process before it checks, so that it cannot kill another process that gets the same pid meanwhile.
 func killIfLeft(pid, group int, file string, mark []byte) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package oneshot runs a program that should end soon, such as a check, and bounds its time.
 //
-// [Command.Run] waits for everything that it starts. Only a program that hangs in the kernel survives: then one
-// goroutine is left behind that waits for it. On Linux the kernel kills the program if this process is killed first.
-// The package keeps no state, so all functions may be called concurrently.
+// [Command.Run] waits for the program and for its own goroutines. Only a program that hangs in the kernel survives;
+// then one goroutine is left behind that waits for it. On Linux the kernel kills the program if this process is killed
+// first. The package keeps no state, so all functions may be called concurrently.
 package oneshot
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
-// Command is a program to run once. Its stdin is empty.
+// Command is a program to run once.
 type Command struct {
 	// Argv is the program and its arguments. The program is looked up on this process's PATH unless it has a slash.
 	Argv []string
@@ -29,25 +29,27 @@ type Command struct {
 	Dir            string
 	Stdin          io.Reader // nil means an empty one
 	Stdout, Stderr io.Writer
-	// Limit bounds the time.
+	// Limit bounds the time of the program. It must be positive.
 	Limit time.Duration
-	// Alone says that nothing the program started may outlive it, also if it ends by itself: on Linux its process group
-	// and everything with the same environment mark are killed. Otherwise what it leaves running is left alone.
+	// Alone says that nothing that the program started may outlive it, even if the program ends by itself. On Linux, Run
+	// kills its process group and all processes with the environment mark that Run sets. Without Alone, processes that a
+	// program leaves when it ends by itself keep running.
 	Alone bool
 }
 
-// ErrLimit means that a program was killed because its time was over.
+// ErrLimit means that a program was killed because it took longer than its limit.
 var ErrLimit = errors.New("no end")
 
-// killGrace is how long Run waits for a killed program, and on a busy machine for its own search for what the program
-// left. A program that hangs in the kernel survives SIGKILL and is left behind.
+// killGrace is how long Run waits after it has killed a program. On a busy machine this includes its search for the
+// processes that the program left. A program that hangs in the kernel survives SIGKILL and is left behind.
 const killGrace = 10 * time.Second
 
-// outputGrace is how long Run waits for the end of the output of a program that has ended, which a child may hold open.
+// outputGrace is how long Run waits for the end of the output after the program has ended, because a child may hold the
+// output open.
 const outputGrace = time.Second
 
-// Run runs the program. After the limit, or when ctx ends, it kills the program's process group. The error is then
-// ErrLimit, or the cause of ctx.
+// Run runs the program. After the limit, or when ctx ends, it kills the program's process group; the error then wraps
+// ErrLimit or the cause of ctx. Other errors are those of [exec.Cmd], such as *exec.ExitError.
 func (c Command) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Limit, fmt.Errorf("%w within %s", ErrLimit, seconds.Format(c.Limit)))
 	defer cancel()
@@ -85,9 +87,9 @@ func (c Command) Run(ctx context.Context) error {
 	return err
 }
 
-// run starts the program and waits for it. It kills what the program left before it reaps the program: until then no
-// other process group has the same number. The kernel kills a program also when the thread that started it ends, so the
-// thread is held.
+// run starts the program and waits for it. It kills the processes that the program left before it reaps the program,
+// because until then no other process group can have the same number. The kernel kills a program also when the thread
+// that started it ends, so run keeps its thread.
 func (c Command) run(cmd *exec.Cmd, mark string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -100,7 +102,8 @@ func (c Command) run(cmd *exec.Cmd, mark string) error {
 	return cmd.Wait()
 }
 
-// Head is a writer that keeps the start of what is written to it, and drops the rest.
+// Head is a writer that keeps the first MaxHead bytes that are written to it, and drops the rest. Its zero value is
+// ready.
 type Head struct {
 	kept []byte
 	cut  bool
@@ -115,7 +118,7 @@ func (h *Head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Keep keeps as much of the start of p as there is room for, and returns how much that is.
+// Keep appends the start of p, as far as MaxHead allows, and returns the number of bytes that it appended.
 func (h *Head) Keep(p []byte) (n int) {
 	n = min(len(p), MaxHead-len(h.kept))
 	h.kept = append(h.kept, p[:n]...)
@@ -128,7 +131,7 @@ func (h *Head) String() string { return string(h.kept) }
 // Cut reports whether Write has dropped something.
 func (h *Head) Cut() bool { return h.cut }
 
-// Tail is a writer that keeps the end of what is written to it.
+// Tail is a writer that keeps the last keptBytes bytes that are written to it. Its zero value is ready.
 type Tail struct{ kept []byte }
 
 const keptBytes = 4 << 10
@@ -143,7 +146,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 // String returns what is kept.
 func (t *Tail) String() string { return string(t.kept) }
 
-// LastLine returns the last line that is not blank, shortened.
+// LastLine returns the last line that is not blank, at most its first 300 bytes.
 func (t *Tail) LastLine() string {
 	text := strings.TrimSpace(string(t.kept))
 	text = text[strings.LastIndexByte(text, '\n')+1:]

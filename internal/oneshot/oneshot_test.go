@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestRunLeavesNothing checks that nothing which a program started outlives it: when its time is over, and with Alone
-// also when it ends by itself.
+// TestRunLeavesNothing checks that no process of a program outlives it: at the limit, and with Alone also when the
+// program ends by itself.
 func TestRunLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -55,8 +55,8 @@ func TestRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// Without Alone, what a program leaves running when it ends by itself is left alone, such as a daemon that a check of
-// the site starts.
+// Without Alone, processes that a program leaves when it ends by itself keep running, such as a daemon that a site's
+// check starts.
 func TestRunLeavesDaemons(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")

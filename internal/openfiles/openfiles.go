@@ -1,4 +1,5 @@
-// Package openfiles says how many files this process may have open. It keeps no state, and any goroutine may call it.
+// Package openfiles reports how many files this process may have open. It keeps no state, and any goroutine may call
+// it.
 package openfiles
 
 import (
@@ -15,8 +16,8 @@ func Limit() int {
 	return int(min(files.Cur, math.MaxInt32))
 }
 
-// Quarter returns how many files may belong to clients that have proved nothing: a quarter of the limit, so that they
-// cannot take what the process needs, but no more than most.
+// Quarter returns how many open files unauthenticated clients may take: a quarter of the limit, and at most most. The
+// rest stays for the process itself. It returns most if the limit is not known.
 func Quarter(most int) int {
 	n := Limit()
 	if n == 0 {
@@ -25,9 +26,10 @@ func Quarter(most int) int {
 	return max(1, min(most, n/4))
 }
 
-// Last returns the first number of the last files that the process may have: one part in parts, but no more than most.
-// The kernel gives a new file the lowest free number, so one with a higher number shows that only those are left. If
-// the limit is not known, Last returns the highest number there is.
+// Last returns the lowest file descriptor of a reserve at the end of the process's limit. The reserve is 1/parts of the
+// limit, and at most most files. The kernel gives a new file the lowest free descriptor, so a file in the reserve shows
+// that nothing outside of it is free. If the limit is not known, Last returns math.MaxInt, so no file is in the
+// reserve.
 func Last(parts, most int) int {
 	n := Limit()
 	if n == 0 {

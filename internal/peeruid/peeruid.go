@@ -2,7 +2,7 @@ package peeruid
 
 import "errors"
 
-// Errors of Owner.
+// Errors of [Finder.Owner].
 var (
 	// ErrEnded means that the peer has ended the connection, so it has no user any more.
 	ErrEnded = errors.New("the other end has closed the connection")

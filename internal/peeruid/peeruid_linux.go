@@ -46,11 +46,11 @@ type lookup func(tuple) (socket, error)
 
 var errNoSocket = errors.New("no such socket")
 
-// New returns a Finder. It asks the kernel about a connection with itself, because a wrong answer, or none, cannot be
-// distinguished from a peer that is gone. The error says what happened in each way.
+// New returns a Finder. It first asks the kernel about a connection of this process with itself, because Owner cannot
+// distinguish a way that does not work from a peer that is gone. The error says why each way failed.
 //
-// Without a loopback interface that is up, as unshare --net leaves it, no process of this machine can connect, so
-// nothing can be tested. Then the Finder tests the ways when it is asked about a connection.
+// Without a loopback interface that is up, as after unshare --net, no process of this machine can connect, so nothing
+// can be tested. Then the Finder tests the ways at each call of Owner.
 func New() (*Finder, error) {
 	unmapped := unmappedUser(os.ReadFile, ownsNetwork)
 	test := func() (*Finder, error) {
@@ -107,8 +107,9 @@ func newFinder(unmapped int, ways ...way) (*Finder, error) {
 }
 
 // Owner returns the user who made the socket at the other end of c, a TCP connection with a socket of its own. Errors
-// other than ErrEnded, ErrElsewhere and ErrUnmapped are those of the system, such as EMFILE. Owner waits for nobody,
-// but reading /proc/net/tcp takes time: call it from several goroutines, so that one reading answers all of them.
+// other than ErrEnded, ErrElsewhere and ErrUnmapped are those of the system, such as EMFILE. Owner does not wait for
+// the peer, but reading /proc/net/tcp takes time: call it from several goroutines, so that one reading answers all of
+// them.
 func (f *Finder) Owner(c net.Conn) (user int, err error) {
 	local, ok1 := c.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := c.RemoteAddr().(*net.TCPAddr)
@@ -165,7 +166,8 @@ type pair struct {
 	dialed   *net.TCPConn
 }
 
-// connectSelf connects over the loopback interface. Nobody else can come in between: it accepts only its own port.
+// connectSelf connects over the loopback interface. Another process cannot take the place of an end: connectSelf
+// accepts only the connection from the port that it dialed from.
 func connectSelf() (pair, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -198,7 +200,7 @@ func connectSelf() (pair, error) {
 	}
 }
 
-// close leaves nothing behind, not even a socket in TIME_WAIT.
+// close closes both ends and leaves no socket, not even one in TIME_WAIT.
 func (p pair) close() {
 	_ = p.dialed.SetLinger(0)
 	_ = p.dialed.Close()

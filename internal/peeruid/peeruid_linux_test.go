@@ -192,7 +192,7 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// A client of another user is found while its process runs.
+// A client process of another user is found.
 func TestOwnerOfAProcess(t *testing.T) {
 	testenv.Root(t)
 	ln := listen(t, "127.0.0.1:0")
@@ -214,8 +214,8 @@ func TestOwnerOfAProcess(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// A peer that this network namespace does not have has no user here, and neither does one that this user namespace does
-// not have.
+// A peer in another network namespace has no user here, and neither does a peer whose user this user namespace does not
+// have.
 func TestOwnerElsewhere(t *testing.T) {
 	testenv.Root(t)
 	ln := listen(t, "127.0.0.1:0")
@@ -266,8 +266,8 @@ func TestOwnerRefusesAnswers(t *testing.T) {
 	}
 }
 
-// TestListenerIsNotThePeer asks for a connection that does not exist at a port where a socket listens: the kernel
-// answers with that one.
+// TestListenerIsNotThePeer asks for a connection that does not exist, at a port where a socket listens. The kernel
+// answers with the listening socket.
 func TestListenerIsNotThePeer(t *testing.T) {
 	ln := listen(t, "127.0.0.1:0")
 	at := ln.Addr().(*net.TCPAddr).AddrPort()
@@ -278,8 +278,8 @@ func TestListenerIsNotThePeer(t *testing.T) {
 	}
 }
 
-// TestNewWithoutLoopback begins in a network whose loopback interface is down. The Finder knows nobody there. Once the
-// interface is up, it does.
+// TestNewWithoutLoopback makes a Finder in a network namespace whose loopback interface is down. The Finder finds no
+// user there until the interface is up.
 func TestNewWithoutLoopback(t *testing.T) {
 	testenv.Root(t)
 	ln := listen(t, "127.0.0.1:0")

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Finder finds the users of peers. Only Linux has one.
+// Finder finds the users of peers. It exists on Linux only.
 type Finder struct{}
 
 // New returns an error that is [errors.ErrUnsupported].

@@ -26,8 +26,8 @@ type procNet struct {
 	turn sync.Mutex // held during a reading
 }
 
-// reading is one reading of the lists. procNet.mu guards found until it begins, and procNet.turn from then
-// on.
+// reading is one reading of the lists. procNet.mu guards found until the reading begins, and procNet.turn guards it
+// from then on.
 type reading struct {
 	found   map[tuple]socket // the sockets that are looked for; the zero socket until one is found
 	missing int
@@ -67,7 +67,7 @@ func (p *procNet) look(t tuple) (socket, error) {
 	return socket{}, errNoSocket
 }
 
-// read reads the lists until every socket is found. A socket for IPv6 that has IPv4 addresses is in the list of IPv6.
+// read reads the lists until every socket is found. An IPv6 socket with IPv4 addresses is in the IPv6 list.
 func (r *reading) read(open func(string) (io.ReadCloser, error)) error {
 	for _, list := range []string{"tcp", "tcp6"} {
 		file, err := open(list)

@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestOneReadingForAll has a list that shows what exists when it is read. Calls that come during a reading share the
-// next one, which shows them what has come since the first began.
+// TestOneReadingForAll has a list that shows the sockets that exist when it is read. Calls that come during a reading
+// share the next one, which shows them the sockets that are new since the first reading began.
 func TestOneReadingForAll(t *testing.T) {
 	const calls = 100
 	at := func(i int) tuple {

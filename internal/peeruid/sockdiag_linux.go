@@ -70,7 +70,8 @@ func scope(addr netip.Addr) uint32 {
 	return uint32(zone.Index)
 }
 
-// diagRequest encodes a request for the socket t, which is open to connections that arrive at an interface.
+// diagRequest encodes a request for the socket t, as a packet that arrives at the interface with this index would find
+// it.
 func diagRequest(t tuple, iface uint32) []byte {
 	b := make([]byte, unix.NLMSG_HDRLEN+requestSize)
 	binary.NativeEndian.PutUint32(b[0:], uint32(len(b)))
@@ -95,8 +96,8 @@ func family(a netip.Addr) byte {
 	return unix.AF_INET6
 }
 
-// parseDiag decodes the answer about t. Where no connection has these addresses, the kernel answers with a socket that
-// listens at the port, if there is one; that is not t.
+// parseDiag decodes the answer about t. If no connection has these addresses but a socket listens at the port, the
+// kernel answers with that socket, which is not t.
 func parseDiag(b []byte, t tuple) (socket, error) {
 	if len(b) < unix.NLMSG_HDRLEN+4 {
 		return socket{}, fmt.Errorf("an answer of %d bytes", len(b))

@@ -13,8 +13,8 @@ import (
 // unmappedUser returns the number that the kernel shows for a user that this process's user namespace does not have
 // (user_namespaces(7)), or -1 if no peer can have such a user. read is [os.ReadFile].
 //
-// A user of the namespace can have that number too. The kernel's answer then means either, unless only processes of the
-// namespace are in its network, which ownNetwork reports.
+// A user of the namespace can have that number too; then the kernel's answer is ambiguous. It is not if only processes
+// of the namespace can be in its network, which ownNetwork reports.
 func unmappedUser(read func(string) ([]byte, error), ownNetwork func() bool) int {
 	overflow := 65534
 	if text, err := read("/proc/sys/kernel/overflowuid"); err == nil {
@@ -38,8 +38,9 @@ func unmappedUser(read func(string) ([]byte, error), ownNetwork func() bool) int
 	return overflow
 }
 
-// ownsNetwork reports whether this process's network namespace belongs to its user namespace, as that of a container
-// does unless it shares the host's. Processes outside of the user namespace cannot enter it without privileges there.
+// ownsNetwork reports whether this process's network namespace belongs to its user namespace. That of a container does,
+// unless the container shares the host's network. Processes outside of the user namespace cannot enter such a network
+// namespace without privileges in the user namespace.
 func ownsNetwork() bool {
 	network, err := os.Open("/proc/self/ns/net")
 	if err != nil {

@@ -40,7 +40,7 @@ func Text(err error) string {
 	return err.Error()
 }
 
-// texts are those of the system's errors.
+// texts has the words for errors of the system.
 var texts = map[syscall.Errno]string{
 	syscall.ECONNREFUSED:  "nobody listens there",
 	syscall.ETIMEDOUT:     "there was no answer in time",
@@ -57,7 +57,7 @@ var texts = map[syscall.Errno]string{
 	syscall.ENFILE:        "this machine has too many open files",
 }
 
-// lookupText says why a name has no address.
+// lookupText says why a host name has no address.
 func lookupText(err *net.DNSError) string {
 	switch {
 	case err.IsNotFound:

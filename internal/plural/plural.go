@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Of returns n and the noun, in the plural unless n is 1. The noun may be a phrase that ends with it, such as
-// "idle worker".
+// Of returns n and the noun, in the plural unless n is 1. The noun can be a phrase that ends with a noun, such as "idle
+// worker".
 func Of(n int, noun string) string {
 	text := strconv.Itoa(n) + " "
 	switch {

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Quote returns value as it is if every character is visible, and else as a quoted Go string. Values that are empty or
-// hold a blank or a quote are quoted too, since a reader could not tell where they end.
+// Quote returns value unchanged if every character is visible, and otherwise as a quoted Go string. It also quotes a
+// value that is empty or that contains a blank or a quote, because a reader could not see where it ends.
 func Quote(value string) string {
 	unclear := func(r rune) bool { return r == ' ' || r == '"' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }
 	if value == "" || strings.ContainsFunc(value, unclear) {

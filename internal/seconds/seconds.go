@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Max is the longest time that Parse accepts, in seconds: 31 years, since 292 years are the end of time.Duration.
+// Max is the longest time that Parse accepts, in seconds: about 31 years. A time.Duration can hold 292 years.
 const Max = 1e9
 
 // Parse parses a time of 0 or more: a number of seconds, or a Go duration such as 1m30s. Its errors are clauses that
@@ -33,8 +33,8 @@ func Parse(s string) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// Format formats a time for people, in at most two units and at most tenths of a second: 28ms, 1.5s, 30s, 3m12s, 5m,
-// 5h07m, 2d04h. It rounds to the nearest. What is shorter than a millisecond has microseconds.
+// Format formats a time for people, in at most two units and with at most tenths of a second: 28ms, 1.5s, 30s, 3m12s,
+// 5m, 5h07m, 2d04h. It rounds to the nearest. A time below a millisecond is in microseconds.
 func Format(d time.Duration) string {
 	switch tenths, whole, minutes := d.Round(100*time.Millisecond), d.Round(time.Second), d.Round(time.Minute); {
 	case d < 0:

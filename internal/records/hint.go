@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// hint returns one line about what to try next after a failure on this node, or "". It follows from the reason and from
-// files; nothing is guessed.
+// hint returns one line about what to try next after a failure on this node, or "". It follows only from the report's
+// root cause, the environment and files.
 func (j job) hint(root *report.Failure) string {
 	if j.python != "" {
 		if text := j.moduleHint(root.Summary); text != "" {

@@ -10,14 +10,14 @@ import (
 	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
-// job is what runs on this node, and where: the ground for hints.
+// job describes what this node runs, and where. Hints follow from it.
 type job struct {
 	// python is the interpreter, source where the launcher found it. Both are empty for a program, and if there is none.
 	python, source string
 	// script is the absolute path of the script or program, -m and the module, or - for stdin; empty if it is not found.
 	script string
 	module bool
-	// pythonProgram says that a Python file is to be executed as a program. It need not be executable, or on PATH.
+	// pythonProgram says that --no-python was given for a Python file. The file need not be executable, or on PATH.
 	pythonProgram bool
 	workDir       string // absolute; empty if unknown
 	env           func(string) (string, bool)

@@ -67,7 +67,7 @@ func fixed(text string) func(job, []string) string {
 	return func(job, []string) string { return text }
 }
 
-// libraryHint is for a shared library that the loader has not found.
+// libraryHint is for a shared library that the dynamic loader did not find.
 func (j job) libraryHint(found []string) string {
 	where := "LD_LIBRARY_PATH is not set"
 	if path := j.get("LD_LIBRARY_PATH"); path != "" {
@@ -76,7 +76,7 @@ func (j job) libraryHint(found []string) string {
 	return fmt.Sprintf("install the package that has %s, or add its folder to LD_LIBRARY_PATH (%s)", found[1], where)
 }
 
-// noGPUHint is for a worker of a torch with CUDA that sees no GPU.
+// noGPUHint is for a worker that sees no GPU although its torch was built with CUDA.
 func (j job) noGPUHint([]string) string {
 	if hidden, set := j.env("CUDA_VISIBLE_DEVICES"); set && (strings.TrimSpace(hidden) == "" || hidden == "-1") {
 		return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q hides every GPU: unset it", hidden)
@@ -84,7 +84,7 @@ func (j job) noGPUHint([]string) string {
 	return "check with nvidia-smi -L and CUDA_VISIBLE_DEVICES; a container needs --gpus all (Docker) or --nv (Apptainer)"
 }
 
-// portHint is for a worker that wants a port which another program has.
+// portHint is for a worker whose port is in use by another program.
 func portHint(summary string) string {
 	port := regexp.MustCompile(`port[:= ]+(\d+)|[\d\]]:(\d+)`).FindStringSubmatch(summary)
 	if port == nil {

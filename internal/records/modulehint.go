@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// moduleHint explains Python's error about a module that it does not find; empty if the summary is none.
+// moduleHint explains Python's error about a module that it cannot find. It returns "" for other errors.
 func (j job) moduleHint(summary string) string {
 	pattern := `No module named '?([A-Za-z_][\w.]*)'?(?:; '([\w.]+)' is (not )?a package)?(/)?`
 	found := regexp.MustCompile(pattern).FindStringSubmatch(summary)
@@ -50,7 +50,7 @@ func from(source string) string {
 	return "of " + source
 }
 
-// hiddenPackage names the user's file that Python takes for a package of the same name.
+// hiddenPackage names the user's file that hides a package of the same name from Python.
 func (j job) hiddenPackage(name string) string {
 	file := filepath.Join(j.scriptFolder(), name+".py")
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {

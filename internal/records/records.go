@@ -22,8 +22,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// errorFileEnv names the file that gets the root cause, for the program that started this launcher. torchrun writes it
-// too.
+// errorFileEnv is the variable with the path of the file that gets the root cause, for the program that started this
+// launcher. torchrun writes that file too.
 const errorFileEnv = "TORCHELASTIC_ERROR_FILE"
 
 // flightRecords matches the dumps of NCCL's flight recorder in an attempt's folder.
@@ -41,13 +41,14 @@ type Ending struct {
 type Records struct {
 	Host      string // this machine's host name
 	cfg       *config.Config
-	job       job // found at the start: at the end a disk may not answer
+	job       job // determined at the start, because at the end a disk may not answer
 	version   string
 	started   time.Time
 	errorFile string // empty: none
 }
 
-// Open calls check to find out whether the report can be written at the end.
+// Open returns the records of a launch that started at now. If --report is given, check must find out whether the file
+// at path can be written at the end. An unusable --report is a *config.UsageError.
 func Open(cfg *config.Config, version string, now time.Time, check func(path string) error) (*Records, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -81,7 +82,7 @@ func (r *Records) path(nodeRank string) string {
 	})
 }
 
-// Complete adds what the launcher knows to the agent's report. rep is empty if there was no agent.
+// Complete returns the agent's report with the facts that only the launcher knows. rep is empty if there was no agent.
 func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	rep.Version = r.version
 	// The agent's own values win.
@@ -118,8 +119,8 @@ func ended(rep report.Report, end Ending) report.Report {
 	return rep
 }
 
-// WriteForCaller writes the report for the program that started this launcher, if that asked for one. A failure is
-// ignored: the caller, which made the file's folder, then has the exit code alone.
+// WriteForCaller writes the report for the program that started this launcher, if that program asked for one. Errors
+// are ignored: the caller, which made the file's folder, then has only the exit code.
 func WriteForCaller(rep report.Report, end Ending) {
 	path := caller.ReportFile()
 	if path == "" {
@@ -191,7 +192,7 @@ func readStart(path string) []byte {
 	return data
 }
 
-// errorName returns what stands in place of the exception type in torchrun's error files.
+// errorName returns the name that error files have in place of torchrun's exception type.
 func errorName(reason exitcode.Reason) string {
 	switch reason {
 	case exitcode.ReasonUsage:
@@ -212,7 +213,7 @@ func errorName(reason exitcode.Reason) string {
 		return "PreflightError"
 	case exitcode.ReasonOutput:
 		return "OutputError"
-	case exitcode.ReasonWorkerFailed, exitcode.ReasonWorkerKilled: // a worker that is not known
+	case exitcode.ReasonWorkerFailed, exitcode.ReasonWorkerKilled: // it is not known which worker
 		return "ChildFailedError"
 	default:
 		return "InternalError"

@@ -25,9 +25,9 @@ func Host() Target { return Target{runtime.GOOS, runtime.GOARCH} }
 // String returns OS-ARCH.
 func (t Target) String() string { return t.OS + "-" + t.Arch }
 
-// wheelTags returns Python's names of the platform. The binary is static, so it needs neither glibc nor musl. Linux
-// with glibc also has its old name, for pip before 20.3. The macOS versions are the oldest in wheel tags; Go itself
-// needs macOS 12.
+// wheelTags returns the platform tags of the wheel. The binary is static, so it needs neither glibc nor musl. Linux
+// with glibc also has the old form of its tag, for pip before 20.3. The macOS versions are the oldest in wheel tags; Go
+// itself needs macOS 12.
 func (t Target) wheelTags() ([]string, error) {
 	switch t {
 	case Target{"linux", "amd64"}:
@@ -42,8 +42,8 @@ func (t Target) wheelTags() ([]string, error) {
 	return nil, fmt.Errorf("make a wheel for %s: there is no such platform in the release", t)
 }
 
-// build builds the binary for a platform. The result does not depend on this machine: it has no paths and no version
-// control data, and ignores cgo and Go's environment variables.
+// build builds the binary for a platform. The result has no paths of this machine and no version control data. It does
+// not depend on cgo, or on GOFLAGS and GOEXPERIMENT of the environment; values that go env -w has stored still count.
 func build(ctx context.Context, root string, version Version, t Target) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "elasticrun-release-")
 	if err != nil {

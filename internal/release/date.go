@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// SourceDate returns the date of the files of a release: environment's SOURCE_DATE_EPOCH, in seconds since 1970, or the
-// date of the commit, or without git that of CHANGELOG.md.
+// SourceDate returns the date of the files of a release: SOURCE_DATE_EPOCH of the environment, in seconds since 1970,
+// or else the date of the commit. Without a git repository it is the date of CHANGELOG.md. lookup has the signature of
+// [os.LookupEnv].
 func SourceDate(ctx context.Context, root string, lookup func(string) (string, bool)) (time.Time, error) {
 	text, set := lookup("SOURCE_DATE_EPOCH")
 	if !set && !isRepository(root) {

@@ -20,7 +20,7 @@ import (
 //go:embed debian
 var debianFiles embed.FS
 
-// completionPaths say where Debian's shells look for completions, by the names in completionName.
+// completionPaths maps the names of completionName to the files where Debian's shells look for completions.
 func completionPaths() map[string]string {
 	return map[string]string{
 		"elasticrun.bash": "usr/share/bash-completion/completions/elasticrun",
@@ -32,8 +32,8 @@ func completionPaths() map[string]string {
 // unitPath is the unit of elasticrun store, in the repository.
 const unitPath = "examples/systemd/elasticrun-store.service"
 
-// deb makes the Debian package for a platform. It has no /usr/bin/torchrun, which python3-torch has, and neither
-// enables nor starts the service.
+// deb makes the Debian package for a platform. The package has no /usr/bin/torchrun, because python3-torch has that
+// file. It neither enables nor starts the service.
 func (s *sources) deb(ctx context.Context, t Target) (file, error) {
 	files, err := s.debContents(ctx, t)
 	if err != nil {

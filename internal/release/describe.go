@@ -14,14 +14,14 @@ import (
 	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
-// heading matches the headings of versions in CHANGELOG.md, of which the first one is the newest.
+// heading matches the headings of versions in CHANGELOG.md. The first one is the newest.
 var heading = lazyregexp.New(`(?m)^## \[([^\]\n]*)\]`)
 
 // described matches the output of git describe --long --dirty.
 var described = lazyregexp.New(`^(.+)-(\d+)-g([0-9a-f]+)(-dirty)?$`)
 
-// DescribeVersion returns the version of the source in a folder: that of the tag if git has one for this commit, and
-// else a development version. It warns if the folder is a git repository that git cannot read.
+// DescribeVersion returns the version of the source in a folder: the version of the tag if git has one for this commit,
+// and otherwise a development version. It calls warn if the folder is a git repository that git cannot read.
 func DescribeVersion(ctx context.Context, root string, warn func(problem string)) (Version, error) {
 	next, err := nextVersion(root)
 	if err != nil {
@@ -54,8 +54,8 @@ func nextVersion(root string) (Version, error) {
 	return v, nil
 }
 
-// isRepository says whether the folder is the root of a git repository. Source without one may lie inside of another
-// repository, whose tags mean something else.
+// isRepository reports whether the folder is the root of a git repository. A folder that is not may still lie inside of
+// another repository, whose tags mean something else.
 func isRepository(root string) bool {
 	_, err := os.Stat(filepath.Join(root, ".git"))
 	return !errors.Is(err, fs.ErrNotExist)

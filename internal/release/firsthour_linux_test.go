@@ -74,7 +74,7 @@ func (c typedCommand) pattern() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^` + strings.ReplaceAll(want, "…", ".*") + `\n?$`)
 }
 
-// TestFirstHourPage counts what one has to type up to the first finished job: at most 300 characters.
+// TestFirstHourPage checks that a user types at most 300 characters up to the end of the first job.
 func TestFirstHourPage(t *testing.T) {
 	t.Parallel()
 	page := readFirstHour(t)

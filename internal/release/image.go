@@ -126,7 +126,7 @@ func (s *sources) image(ctx context.Context) ([]file, error) {
 	return []file{{name: fmt.Sprintf("elasticrun-%s-oci.tar", s.o.Version), data: packed.Bytes()}}, err
 }
 
-// imageTag returns the version as a tag of an image, which has no plus sign.
+// imageTag returns the version as an image tag, which may not contain a plus sign.
 func (s *sources) imageTag() string { return strings.ReplaceAll(s.o.Version.String(), "+", "-") }
 
 func (s *sources) annotations() map[string]string {

@@ -178,7 +178,7 @@ func (i *integrations) uv(t *testing.T) {
 	wantLines(t, out, "rank 0 of 2 by "+project+"/.venv", "rank 1 of 2 by "+project+"/.venv")
 }
 
-// types checks the package, and what it says to a type checker.
+// types checks the package, and what a type checker learns from it.
 func (i *integrations) types(t *testing.T) {
 	const program = `import elasticrun
 

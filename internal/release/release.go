@@ -26,10 +26,10 @@ const (
 	Man     Kind = "man"     // the manual pages alone, in man/man1
 )
 
-// Kinds returns the kinds of a whole release.
+// Kinds returns the kinds of a whole release, which are all but Man.
 func Kinds() []Kind { return []Kind{Archive, Wheel, Deb, Image} }
 
-// KindNames lists all kinds for a message.
+// KindNames lists all kinds, separated by commas, for a message.
 func KindNames() string {
 	var names []string
 	for _, kind := range append(Kinds(), Man) {

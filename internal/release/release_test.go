@@ -24,8 +24,8 @@ import (
 
 const testVersion = "1.2.3-dev.4+gabcdef0"
 
-// TestRelease runs all checks on one release for this machine, because building it takes time. TestImage and TestDeb
-// make the other kinds.
+// TestRelease runs all checks on one release for this machine, because building a release takes time. TestImage and
+// TestDeb make the other kinds.
 func TestRelease(t *testing.T) {
 	dist := makeRelease(t, "archive", "wheel")
 	t.Run("sums", func(t *testing.T) { testSums(t, dist) })

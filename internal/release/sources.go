@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// sources makes what the files of a release consist of, when a kind first needs it.
+// sources makes the parts from which the files of a release are put together, when a kind first needs them.
 type sources struct {
 	o        Options
 	binaries map[Target][]byte

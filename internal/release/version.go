@@ -8,17 +8,17 @@ import (
 	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
-// Version is a semantic version: of a release, of a prerelease, or of a commit on the way to a release.
+// Version is the semantic version of a release, of a prerelease, or of a commit between releases.
 type Version struct {
 	major, minor, patch int
-	// stage is alpha, beta or rc with a number; empty for a release and the way to it.
+	// stage is alpha, beta or rc; empty for a release and for a commit on the way to one. stageNumber is its number.
 	stage       string
 	stageNumber int
-	// development says that no tag names this source. Then commits is the number of commits since the last tag, or 0 if
-	// nobody knows it.
+	// development says that no tag names this source. Then commits is the number of commits since the last tag, or 0 if it
+	// is not known.
 	development bool
 	commits     int
-	// build says which source it is: the commit, and dirty if the source differs from the commit.
+	// build identifies the source: the commit, and "dirty" if the source differs from the commit.
 	build []string
 }
 
@@ -61,8 +61,9 @@ type source struct {
 	dirty   bool   // differs from the commit
 }
 
-// versionOf returns the version of the source. next is the version of the next release, which counts unless the tag is
-// as new. Only the very commit of a tag has the tag's version. Each other commit has a version between two releases.
+// versionOf returns the version of the source. Only the very commit of a tag has the tag's version. Every other commit
+// has a development version on the way to next, the version of the next release. If the tag is a prerelease, or not
+// older than next, the version continues from the tag instead.
 func versionOf(s source, next Version) (Version, error) {
 	v := next
 	if s.tag != "" {
@@ -90,7 +91,7 @@ func versionOf(s source, next Version) (Version, error) {
 	return v, nil
 }
 
-// before compares the numbers of two releases.
+// before reports whether v's major, minor and patch numbers are lower than w's.
 func (v Version) before(w Version) bool {
 	switch {
 	case v.major != w.major:
@@ -103,7 +104,7 @@ func (v Version) before(w Version) bool {
 
 func (v Version) core() string { return fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch) }
 
-// suffix returns the build after a plus sign, which means the same in all forms.
+// suffix returns the build after a plus sign. All forms of a version have the same suffix.
 func (v Version) suffix() string {
 	if len(v.build) == 0 {
 		return ""

@@ -19,7 +19,7 @@ import (
 //go:embed all:python
 var pythonPackage embed.FS
 
-// pythonFiles returns the files of the package, with the version in place of the source's.
+// pythonFiles returns the files of the Python package. _version.py has version in place of the source's version.
 func pythonFiles(version string) ([]file, error) {
 	var files []file
 	err := fs.WalkDir(pythonPackage, "python", func(name string, d fs.DirEntry, err error) error {
@@ -54,7 +54,7 @@ type wheel struct {
 	readme  []byte
 }
 
-// name returns the file name, which tells installers the supported platforms.
+// name returns the file name, from which installers learn the supported platforms.
 func (w wheel) name() string {
 	return fmt.Sprintf("elasticrun-%s-py3-none-%s.whl", w.version, strings.Join(w.tags, "."))
 }

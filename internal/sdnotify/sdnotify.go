@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// States of a service. Others have the form NAME=VALUE too.
+// States of a service. Any other state has the form NAME=VALUE too.
 const (
 	Ready    = "READY=1"    // the service has started
 	Stopping = "STOPPING=1" // the service ends
@@ -26,9 +26,9 @@ type Manager struct {
 	sendTimeout time.Duration
 }
 
-// Find returns the manager that the environment names, or nil. The environment has the signature of [os.LookupEnv];
-// pid is this process, because WATCHDOG_PID may name another one. Find fails if the manager's address is of no known
-// kind.
+// Find returns the manager that the environment names, or nil if it names none. env has the signature of
+// [os.LookupEnv]. pid is that of this process: if WATCHDOG_PID names another process, the watchdog does not concern
+// this one. Find fails if the manager's address or timeout is malformed.
 func Find(env func(string) (string, bool), pid int) (*Manager, error) {
 	socket, _ := env("NOTIFY_SOCKET")
 	if socket == "" {
@@ -53,7 +53,8 @@ func Find(env func(string) (string, bool), pid int) (*Manager, error) {
 	return m, nil
 }
 
-// WatchdogTimeout is how long the manager waits for Alive before it takes the service for hung; 0: it does not wait.
+// WatchdogTimeout returns how long the manager waits for Alive before it considers the service hung; 0 means that it
+// does not wait.
 func (m *Manager) WatchdogTimeout() time.Duration {
 	if m == nil {
 		return 0
@@ -61,7 +62,7 @@ func (m *Manager) WatchdogTimeout() time.Duration {
 	return m.timeout
 }
 
-// Notify sends states in one message.
+// Notify sends states in one message. It waits at most five seconds for a manager whose socket is full.
 func (m *Manager) Notify(states ...string) error {
 	if m == nil {
 		return nil

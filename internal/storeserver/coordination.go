@@ -23,7 +23,7 @@ type coordination struct {
 	server  *coord.Server
 	leaders *elastic.Leaders
 	stop    context.CancelCauseFunc
-	led     chan struct{} // closed when every leader has ended
+	led     chan struct{} // closed when the leaders of all runs have ended
 	marker  *machine.Marker
 	log     zerolog.Logger
 }
@@ -71,7 +71,7 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 	return c, nil
 }
 
-// mark creates the marker of a store that starts without sessions. The marker tells whether another store had the same
+// mark creates the marker of a store that starts without sessions. The marker shows whether another store had the same
 // port a moment ago, whose sessions may still be alive.
 func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *rounds.FreshStore {
 	if cfg.Listen.Port == 0 {
@@ -100,7 +100,7 @@ func (c *coordination) counts() agentCounts {
 	}
 }
 
-// failure returns why the agents' store has ended by itself, or nil if it runs. Without it elasticrun store must end.
+// failure returns why the agents' store has ended by itself, or nil if it runs. elasticrun store must end when it does.
 func (c *coordination) failure(cfg *config.Store) error {
 	err := c.server.Err()
 	if err == nil {
@@ -109,7 +109,7 @@ func (c *coordination) failure(cfg *config.Store) error {
 	return &dataDirError{dir: cfg.DataDir, err: err}
 }
 
-// dataDirError is the error of a folder of --data-dir that cannot be written.
+// dataDirError says that the folder of --data-dir cannot be written.
 type dataDirError struct {
 	dir string
 	err error

@@ -18,7 +18,8 @@ const (
 	replyTimeout = 500 * time.Millisecond
 	// clientTimeout bounds a request to the health port.
 	clientTimeout = 5 * time.Second
-	// maxProbes is how many connections the health port has at a time. They take files that the store needs.
+	// maxProbes is how many connections the health port may have at a time. Each takes a file descriptor that the store
+	// could need.
 	maxProbes = 32
 )
 
@@ -46,7 +47,7 @@ type agentCounts struct {
 	Memory     quantity `json:"memory_bytes"`
 }
 
-// quantity is how much there is of something, and the most that there may be.
+// quantity is a count and its limit.
 type quantity struct {
 	Now   int `json:"now"`
 	Limit int `json:"limit"`

@@ -16,7 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// A store that does not reply is not healthy. However many requests come, it is asked once. It may recover.
+// A store that does not reply is not healthy. The store gets only one request, however many requests clients send. It
+// may recover.
 func TestHealthOfAStuckStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

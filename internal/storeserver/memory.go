@@ -19,14 +19,14 @@ const (
 	minAgents, minRuns = 4 << 20, 16
 )
 
-// divideMemory divides the bytes that a store may take.
+// divideMemory divides all, the bytes that a store may take.
 func divideMemory(all int64) memoryShares {
 	s := memoryShares{agents: max(all/agentsShare, minAgents), runs: max(int(all/runsShare/runMemory), minRuns)}
 	s.workers = all - all/agentsShare - all/runsShare
 	return s
 }
 
-// ownMemory is what the process needs besides: code, stacks and garbage.
+// ownMemory is the memory that the process needs besides --max-memory, in bytes: code, stacks and garbage.
 const ownMemory = 32 << 20
 
 // limitHeap sets the runtime's memory limit, so that garbage is collected more often near --max-memory. A lower

@@ -23,9 +23,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
 
-// Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such
-// a stop, and the cause of ctx if urgent was closed and made it stop at once. It prints one line to stdout when it is
-// ready, and notifies manager, which may be nil.
+// Serve runs a store until ctx ends or its agents' store fails. Then clients get cfg.Grace to finish their requests.
+// Serve prints one line to stdout when the store is ready, and notifies manager, which may be nil.
+//
+// Serve returns nil after it stopped because ctx ended. It returns the cause of ctx if urgent was closed, which makes
+// it stop at once. It returns an error that wraps rdzv.ErrConnection if the agents' store could not write to
+// --data-dir.
 func Serve(
 	ctx context.Context, urgent <-chan struct{}, cfg *config.Store, version string, stdout io.Writer,
 	manager *sdnotify.Manager,
@@ -95,7 +98,7 @@ func Serve(
 	return err
 }
 
-// warnReachable warns of a store that other machines can reach, once.
+// warnReachable warns once about a store that other machines can reach.
 func warnReachable(cfg *config.Store, at net.Addr, log zerolog.Logger) {
 	tcp, ok := at.(*net.TCPAddr)
 	switch {

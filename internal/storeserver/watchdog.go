@@ -15,9 +15,9 @@ func announce(manager *sdnotify.Manager, h *health, ready string, log zerolog.Lo
 	return feedWatchdog(manager.WatchdogTimeout(), h, func() { notify(manager, log, sdnotify.Alive) })
 }
 
-// feedWatchdog calls alive several times in each timeout, whenever the store has answered the request of a health
-// check. A store that is stuck does not answer, and so the service manager restarts it. A timeout of 0 means that
-// nobody watches. stop ends this and waits.
+// feedWatchdog calls alive up to three times in each timeout, whenever the store has answered the request of a health
+// check. A store that is stuck does not answer, so the service manager restarts it. A timeout of 0 means that there is
+// no watchdog. stop ends the calls and waits for the last one.
 func feedWatchdog(timeout time.Duration, h *health, alive func()) (stop func()) {
 	if timeout == 0 {
 		return func() {}

@@ -9,7 +9,7 @@ import (
 )
 
 // Control returns a function for net.Dialer.Control that makes the kernel close a connection whose peer acknowledges
-// nothing for that time.
+// nothing for limit (TCP_USER_TIMEOUT in tcp(7)). limit has a resolution of a millisecond.
 func Control(limit time.Duration) func(network, address string, socket syscall.RawConn) error {
 	return func(_, _ string, socket syscall.RawConn) error {
 		var err error

@@ -1,4 +1,4 @@
 // Package tcplimit bounds how long the kernel keeps a TCP connection whose peer acknowledges nothing. Without it, TCP
-// sends again ever more rarely, up to every two minutes: after a network failure of a minute it may take another minute
-// until the connection carries anything. Its functions are safe for concurrent use.
+// retransmits ever more rarely, up to every two minutes. So after a network failure of a minute it can take another
+// minute until the connection carries data. Its functions are safe for concurrent use.
 package tcplimit

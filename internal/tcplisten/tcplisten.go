@@ -1,5 +1,5 @@
-// Package tcplisten opens TCP listeners on exactly the addresses that a flag or a configuration names. It knows nothing
-// of what is served there. Its functions are safe for concurrent use.
+// Package tcplisten opens TCP listeners on exactly the addresses that a flag or a configuration names. It does not know
+// what is served there. Its functions are safe for concurrent use.
 package tcplisten
 
 import (

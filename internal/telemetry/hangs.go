@@ -23,16 +23,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// hangs keeps what this node knows of the hangs of its job.
+// hangs keeps what this node knows about the hangs of its job.
 type hangs struct {
 	auto   bool   // no timeout was configured
 	action string // --hang-action
-	whole  string // path of the stacks of the last hang; only Examine uses it
+	whole  string // in words, where all stacks of the last hang are; only Examine uses it
 
 	mu    sync.Mutex
-	all   []report.Hang // the last ones
-	shown string        // the suspect shown last, and its round; empty for nobody
-	last  hang.Finding  // the last one, of round, at that time
+	all   []report.Hang // the last report.MaxHangs ones
+	shown string        // round, suspects and reason of the hang shown last; empty for none
+	last  hang.Finding  // the last finding, of round, made at that time
 	round int
 	at    time.Time
 }
@@ -45,7 +45,7 @@ func (h *hangs) add(found report.Hang) {
 	h.all = h.all[max(0, len(h.all)-report.MaxHangs):]
 }
 
-// isNew reports whether the suspect differs from the last one, and remembers it.
+// isNew reports whether a hang differs from the one shown last, and remembers it.
 func (h *hangs) isNew(who string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,8 @@ func (h *hangs) compare(f hang.Finding, round int, now time.Time) hang.Finding {
 	return f
 }
 
-// over records that the last hang is over. It returns in words how long no worker made progress.
+// over records that the last hang is over. It returns in words for how long no worker made progress, or "" if no hang
+// was open.
 func (h *hangs) over(at time.Time) (hungFor string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +90,7 @@ func (h *hangs) list() []report.Hang {
 // Hangs returns the hangs of the job so far.
 func (t *Telemetry) Hangs() []report.Hang { return t.hangs.list() }
 
-// look watches the workers of this node closely. It returns what they do, and the workers that exited with 0.
+// look observes the workers of this node closely. It returns what they do, and adds the workers that exited with 0.
 func (t *Telemetry) look(ctx context.Context, allThreads bool) []stacks.Worker {
 	lives := t.liveness.Look(ctx)
 	lines := t.observer.LastLines(ctx)
@@ -113,7 +114,7 @@ func (t *Telemetry) look(ctx context.Context, allThreads bool) []stacks.Worker {
 	return workers
 }
 
-// Examine judges the nodes' replies after a look at their workers, and reports a hang to the user. It is
+// Examine judges from the nodes' replies whether the job hangs, and shows a new hang on the console. It is
 // [elastic.Options.Examine].
 func (t *Telemetry) Examine(ctx context.Context, round int, nodes []rounds.NodeStacks) rounds.HangFinding {
 	var workers []stacks.Worker
@@ -142,8 +143,8 @@ func (t *Telemetry) Examine(ctx context.Context, round int, nodes []rounds.NodeS
 	return found
 }
 
-// failureOf returns the failure of the worker that most likely caused a hang, or of the lowest rank if the cause is
-// unknown. whole says where all stacks are; it may be empty.
+// failureOf returns the failure of the worker that most likely caused a hang, or of the worker with the lowest rank if
+// the cause is unknown. whole says where all stacks are; it may be empty.
 func failureOf(f hang.Finding, round int, whole string) *rdzv.Failure {
 	w := f.Workers[0]
 	if len(f.Odd) > 0 {
@@ -181,7 +182,8 @@ func (t *Telemetry) showHang(ctx context.Context, f hang.Finding, round int) (wh
 	return whole
 }
 
-// nextStep says what --hang-action does after a hang was found. atWork says that a worker's child process is working.
+// nextStep says what --hang-action does after a hang was found. atWork means that a child process of a worker is
+// working.
 func (h *hangs) nextStep(atWork bool) string {
 	what := "the workers are restarted"
 	switch rounds.HangAction(h.action) {
@@ -204,7 +206,7 @@ func (h *hangs) nextStep(atWork bool) string {
 // writeTimeout limits how long a hang's report on the console waits for the log folder.
 const writeTimeout = 5 * time.Second
 
-// writeHangInTime is writeHang for a folder on a disk that may not answer.
+// writeHangInTime is writeHang with a limit of writeTimeout, because the disk of the folder may not answer.
 func (t *Telemetry) writeHangInTime(ctx context.Context, f hang.Finding, round int, at time.Time) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
@@ -247,11 +249,11 @@ func (t *Telemetry) writeHang(f hang.Finding, round int, at time.Time) ([]string
 	return files, nil
 }
 
-// recordHang keeps a hang for the report, the event log and the status, and asks for the flight recorders' dumps.
+// recordHang keeps a hang for the report, the event log and the status, and requests dumps from the flight recorders.
 func (t *Telemetry) recordHang(h report.Hang) {
 	h.Ranks = append([]int{}, h.Ranks...) // an empty list in JSON, not null
 	t.hangs.add(h)
-	go t.orderDumps() // its files may be on a blocked disk, and the caller must not wait
+	go t.orderDumps() // the pipes may be on a blocked disk, and the caller must not wait
 	e := t.event(events.KindHang, h.Time.Time)
 	e.Summary, e.Ranks = report.Head(h.Summary, report.MaxSummary), h.Ranks
 	t.sinks.Emit(e)
@@ -271,8 +273,8 @@ func (t *Telemetry) newestSign() string {
 	return ""
 }
 
-// HangFound records a hang that another node found, or, with nil, that a worker of this node makes progress again. It
-// is [elastic.Options.HangFound].
+// HangFound records a hang that another node found. f is nil when a worker of this node makes progress again after a
+// hang. HangFound is [elastic.Options.HangFound].
 func (t *Telemetry) HangFound(f *rounds.HangFound) {
 	now := time.Now()
 	if f == nil {

@@ -32,7 +32,7 @@ func (t *Telemetry) Show(ctx context.Context, title string, localRanks []int) (w
 	return workers[0].Where()
 }
 
-// ShowNow is [Telemetry.Show] for all workers of this node. It says so if none runs.
+// ShowNow is [Telemetry.Show] for all workers of this node. If none runs, it says so on the console.
 func (t *Telemetry) ShowNow(ctx context.Context, title string) {
 	if len(t.showStacks(ctx, title, nil)) == 0 && ctx.Err() == nil {
 		t.notice("no worker runs on this node")
@@ -68,8 +68,8 @@ func (t *Telemetry) ShowProgress(ctx context.Context, elsewhere bool) {
 	}
 }
 
-// appendStacks appends stacks to the file in the log folder and returns its path; "" if there is none. A disk that does
-// not answer delays it until ctx ends.
+// appendStacks appends stacks to the file in the log folder and returns its path; "" if the file was not written. A
+// disk that does not answer delays it until ctx ends.
 func (t *Telemetry) appendStacks(ctx context.Context, title, text string) string {
 	if t.launcher.LogDir == "" || !t.keepsLogs {
 		return ""

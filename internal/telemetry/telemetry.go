@@ -34,7 +34,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Telemetry writes the event log, prints torch's events and serves the status. Close it.
+// Telemetry passes the agent's events to the event log, the console and --notify-cmd, and serves the status of this
+// node. Close it.
 type Telemetry struct {
 	tracker   status.Tracker
 	observer  *status.Observer
@@ -46,7 +47,7 @@ type Telemetry struct {
 	log       zerolog.Logger
 	mu        sync.Mutex
 	last      events.Event       // guarded by mu: the fields that all events of the launcher have
-	sinks     events.Sinks       // tracker, the announcer, and file and console if set
+	sinks     events.Sinks       // tracker, the announcer, and file, console and notifier if set
 	file      *events.FileLog    // nil without --event-log
 	console   *events.TorchLines // nil if torch's events are not printed
 	notifier  *notify.Notifier   // nil without --notify-cmd
@@ -55,16 +56,17 @@ type Telemetry struct {
 	port      *int               // of health checks; nil: none are served
 	health    *httpserver.Server // nil before Attach, or without a usable port
 	local     *httpserver.Server // for elasticrun ps, status and stop; nil before Attach, or if it could not be registered
-	usage     *procs.Sampler     // nil before Attach, like agent and gpus
-	agent     *agent.Agent       //
+	usage     *procs.Sampler     // nil before Attach, like agent, gpus and liveness
+	agent     *agent.Agent
 	gpus      *topology.ComputeApps
 	hangs     hangs
 	liveness  *liveness.Watcher
 	launcher  jobs.Launcher // zero before Attach
 }
 
-// Open opens the event log and the listener of --status-addr. It prints torch's events to lines if the user wants them.
-// Its errors are *config.UsageError; after an error nothing stays open.
+// Open opens the event log and the listener of --status-addr, and emits that the launcher has started. lines is the
+// console: torch's events go there if the user wants them. Errors are *config.UsageError; after an error nothing stays
+// open.
 func Open(
 	ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger, lines io.Writer,
 ) (*Telemetry, error) {
@@ -124,8 +126,7 @@ func Open(
 	return t, nil
 }
 
-// announced returns what the launcher announces about the job at its start, as far as it is known before the first
-// round.
+// announced returns the announcement of the job, as far as it is known before the first round.
 func announced(cfg *config.Config) announce.Start {
 	program, args := cfg.Command("python")
 	_, oneThread := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
@@ -149,8 +150,7 @@ type Job struct {
 	Used func() (used *goodput.Goodput, final bool)
 }
 
-// Attach registers the job on this machine and starts to serve the status of its agent, which will run with that
-// watcher.
+// Attach registers the job on this machine and starts to serve the status of its agent a, which will run with watcher.
 func (t *Telemetry) Attach(
 	ctx context.Context, a *agent.Agent, gpus *topology.ComputeApps, watcher *liveness.Watcher, job Job,
 ) {
@@ -193,7 +193,7 @@ const maxBrief = 48 << 10
 // Brief returns the status of this node as JSON, short enough to be stored for elasticrun status.
 func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observe(ctx).Brief(maxBrief) }
 
-// Stacks returns what the workers of this node are doing, as elasticrun stacks reads it from the store.
+// Stacks returns what the workers of this node are doing, in the form that elasticrun stacks reads from the store.
 func (t *Telemetry) Stacks(ctx context.Context, r rounds.StacksRequest) []byte {
 	if r.Look {
 		return status.PackStacks(t.look(ctx, r.AllThreads))
@@ -207,7 +207,7 @@ func (t *Telemetry) Waits(why string) { t.tracker.Waits(time.Now(), why) }
 // StoreChanged records which node hosts the job's store.
 func (t *Telemetry) StoreChanged(s *status.Store) { t.tracker.StoreChanged(s) }
 
-// Emit implements events.Sink. It does not block. Logged events come from one goroutine at a time.
+// Emit implements events.Sink. It does not block. Events that are logged must come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
 	if r.Kind.Logged() {
 		t.mu.Lock()
@@ -217,7 +217,7 @@ func (t *Telemetry) Emit(r events.Event) {
 	t.sinks.Emit(r)
 }
 
-// event returns an event of the launcher itself.
+// event returns an event of the launcher itself, with the rank and round of the last logged event.
 func (t *Telemetry) event(kind events.Kind, at time.Time) events.Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,11 +226,12 @@ func (t *Telemetry) event(kind events.Kind, at time.Time) events.Event {
 	return e
 }
 
-// shortNotice limits the last notice if the node is about to be taken away, or if somebody waits for the launcher to
-// exit.
+// shortNotice limits how long Close waits for the last notice if the node is about to be taken away, or if a user waits
+// for the launcher to exit.
 const shortNotice = 2 * time.Second
 
-// Close emits and records how the launcher ended, and stops the status server. A stop signal ends ctx.
+// Close emits and records how the launcher ended, and stops all servers. ctx has ended if a signal stopped the
+// launcher; then Close waits less for the last notice. A nil Telemetry does nothing.
 func (t *Telemetry) Close(ctx context.Context, rep report.Report) {
 	if t == nil {
 		return
@@ -305,7 +306,7 @@ func (t *Telemetry) signs() map[int]stacks.Life {
 	return t.liveness.Signs()
 }
 
-// goodput returns how the job's workers have used their time, as far as this node knows.
+// goodput returns how the job's workers have used their time, as far as this node knows; nil if it is not known.
 func (t *Telemetry) goodput() *goodput.Goodput {
 	if t.used == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package userdir finds the folder in which this user's processes of one machine meet, and tells which user is at the
-// other end of a Unix socket.
+// Package userdir finds the folder in which the processes of this user on one machine find each other, and the user at
+// the other end of a Unix socket.
 //
 //	Find     where the folder is: XDG_RUNTIME_DIR, else /run/user/UID, else the temporary folder   (userdir.go)
 //	Check    refuses a folder that another user made or can change                                (userdir.go)

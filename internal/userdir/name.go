@@ -11,8 +11,8 @@ const prefix = "elasticrun-"
 
 // Name returns the name of a user's folder in a folder that all users share: elasticrun- and the user's id.
 //
-// This user's id is the one outside of a user namespace. A container or unshare(1) can make an ordinary user root of
-// its namespace; under root's own name such a process would take the folder of the machine's root.
+// For this user, Name takes the id outside of the user namespace. A container or unshare(1) can make an ordinary user
+// root of its namespace. Under root's name in the namespace such a process would take the folder of the machine's root.
 func Name(uid int) string {
 	if uid == os.Geteuid() {
 		uid = outerID(uid, userMap())
@@ -20,7 +20,7 @@ func Name(uid int) string {
 	return prefix + strconv.Itoa(uid)
 }
 
-// Of returns the user whose folder has this name; ok is false if it is no user's.
+// Of returns the user whose folder has this name. ok is false if the name is not that of a user's folder.
 func Of(name string) (uid int, ok bool) {
 	digits, found := strings.CutPrefix(name, prefix)
 	uid, err := strconv.Atoi(digits)
@@ -33,8 +33,8 @@ func Of(name string) (uid int, ok bool) {
 	return uid, Name(uid) == name // a user outside may have the number that this one has in the namespace
 }
 
-// outerID returns the id that a user of this namespace has in the one around it. Each line of userMap begins a range of
-// ids: the first id here, the first one outside, and their number.
+// outerID returns the id that a user of this namespace has in the one around it, or uid if the map does not have the
+// user. Each line of userMap is a range of ids: the first id here, the first id outside, and the number of ids.
 func outerID(uid int, userMap string) int {
 	for line := range strings.Lines(userMap) {
 		f := strings.Fields(line)

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// Trusted reports whether a process of that user may take part in what this user's processes do: this user and root.
+// Trusted reports whether this user's processes cooperate with a process of that user. Only this user and root are
+// trusted.
 func Trusted(uid int) bool { return uid == 0 || uid == os.Geteuid() }
 
 // PeerUID returns the user of the process at the other end of c, as it was when that process connected or began to

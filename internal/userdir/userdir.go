@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is a folder for sockets and locks of one user, in which no other user can make or rename anything.
+// Dir is a folder for sockets and locks of one user, in which no other user except root can make or rename anything.
+// Get it from [Find].
 type Dir struct {
 	// Path is the folder; Make makes it. Its parent must exist.
 	Path string
@@ -20,17 +21,17 @@ type Dir struct {
 	Source string
 
 	uid int
-	// private says that the parent must belong to the user too. Else anybody may make files in the parent, but must not
-	// be able to rename those of others.
+	// private says that the parent must belong to the user too. Otherwise any user may make files in the parent, but must
+	// not be able to rename files of others there.
 	private bool
-	// otherwise is what to do if the folder cannot be used.
+	// otherwise is the advice in errors: what to do if the folder cannot be used.
 	otherwise string
 }
 
 // Find returns the folder of this user. It makes nothing, and the folder may be unusable; see [Dir.Check].
 //
-// All processes of a user should find the same folder. A shell that su or cron has started has no XDG_RUNTIME_DIR, and
-// then the folder that systemd makes for the user is the likely one.
+// All processes of a user should find the same folder. A shell that su or cron has started has no XDG_RUNTIME_DIR. Then
+// Find uses the folder that systemd makes for the user, where other processes of the user probably are.
 func Find(lookup func(name string) (value string, set bool)) Dir {
 	uid := os.Geteuid()
 	const runtime = "XDG_RUNTIME_DIR"
@@ -69,7 +70,7 @@ func (d Dir) Check() error {
 	return nil
 }
 
-// Make makes the folder if it does not exist, and checks it.
+// Make makes the folder if it does not exist, and checks it. Its errors are those of Check.
 func (d Dir) Make() error {
 	if err := d.Check(); err != nil {
 		return err
@@ -123,7 +124,7 @@ func (d Dir) checkOwn() error {
 	return writable(d.Path)
 }
 
-// writable reports why nothing can be made in a folder. root may not write to a read-only file system either.
+// writable reports why no file can be made in a folder. On a read-only file system even root cannot.
 func writable(dir string) error {
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return fmt.Errorf("folder %s: %w", dir, err)
@@ -131,10 +132,11 @@ func writable(dir string) error {
 	return nil
 }
 
-// maxSocketPath is the length of the longest path of a Unix socket, in bytes: 107 on Linux, 103 on macOS.
+// maxSocketPath is the length in bytes of the longest path that a Unix socket may have everywhere: Linux allows 107,
+// macOS 103.
 const maxSocketPath = 103
 
-// Socket returns the path of a socket in the folder. name must be short.
+// Socket returns the path of a socket in the folder. It fails if the path is too long.
 func (d Dir) Socket(name string) (string, error) {
 	path := filepath.Join(d.Path, name)
 	if len(path) > maxSocketPath {

@@ -1,4 +1,4 @@
-// Package workerdir makes the folder of a launcher for the files through which its workers and it talk: heartbeats,
+// Package workerdir makes a launcher's folder for the files through which it and its workers communicate: heartbeats,
 // notices and the like. It does not know the files.
 package workerdir
 
@@ -23,8 +23,8 @@ type Dir struct {
 	lock *os.File // the folder; the kernel releases the lock when the launcher ends, however that happens
 }
 
-// Open makes a folder that only this user can enter: in memory if possible, else in the temporary folder.
-// It removes those of launchers that were killed.
+// Open makes a folder that only this user can enter: in memory if possible, and otherwise in the temporary folder. It
+// also removes the folders that killed launchers have left there.
 func Open() (*Dir, error) {
 	var errs []error
 	for _, parent := range []string{"/dev/shm", os.TempDir()} {
@@ -47,7 +47,7 @@ func Open() (*Dir, error) {
 	return nil, errors.Join(errs...)
 }
 
-// startTime is longer than a launcher takes to lock the folder that it has made.
+// startTime is longer than a launcher needs from making its folder to locking it. Younger folders are not removed.
 const startTime = time.Minute
 
 // removeAbandoned removes the folders of this user that no launcher has locked, except new ones.

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// GPUKind returns the kind of GPUs that workers use: those that --nproc-per-node names.
+// GPUKind returns the kind of GPUs that workers use: the kind that --nproc-per-node names, or any kind.
 func GPUKind(cfg *config.Config) topology.Kind {
 	for _, s := range cfg.Settings {
 		if s.Name != "nproc-per-node" {
@@ -28,8 +28,8 @@ func GPUKind(cfg *config.Config) topology.Kind {
 	return topology.AnyGPU
 }
 
-// virtualDevices checks whether --virtual-local-rank can give every worker a device of its own. On a machine with GPUs
-// of Intel it returns them by local rank. Workers beyond the last GPU get a number that no GPU has, as with CUDA.
+// virtualDevices checks whether --virtual-local-rank can give every worker a device of its own. On a machine with Intel
+// GPUs it returns the devices by local rank. Workers beyond the last GPU get a number that no GPU has, as with CUDA.
 func virtualDevices(cfg *config.Config) (xpus []string, err error) {
 	if !cfg.VirtualLocalRank {
 		return nil, nil

@@ -8,8 +8,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 )
 
-// CheckEndpoint refuses an endpoint that is a misspelled "local", which agents would look up until they give up. It
-// looks up such a name once: a host may have it.
+// CheckEndpoint refuses an endpoint that is a misspelled "local", because agents would try to look it up until the join
+// timeout. A host may have such a name, so CheckEndpoint looks it up once. If the name service does not answer, it only
+// adds a warning to cfg.
 func CheckEndpoint(ctx context.Context, cfg *config.Config) error {
 	return checkEndpoint(ctx, cfg, net.DefaultResolver.LookupHost)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Environment returns the part of the workers' environment that is the same for all workers and rounds. The agent adds
-// what depends on them. Secrets are left out.
+// the rest. Secrets are left out.
 func Environment(cfg *config.Config, log zerolog.Logger) []string {
 	env, applied := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
 	if applied {
@@ -35,7 +35,7 @@ func WithTimerFile(env []string, path string) []string {
 	return withVariables(env, []string{filetimer.PathEnv + "=" + path})
 }
 
-// withVariables returns env with variables in place of those of the same names.
+// withVariables returns env with variables, which replace those of the same names.
 func withVariables(env, variables []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -45,8 +45,8 @@ func withVariables(env, variables []string) []string {
 }
 
 // gpuCount returns the variable with the number of GPUs that a worker sees: all GPUs of the launcher, or one with
-// --virtual-local-rank. There is none if the user has set it, or if only nvidia-smi knows the number: nvidia-smi may
-// take seconds.
+// --virtual-local-rank. It returns none if the user has set the variable. Without --virtual-local-rank it also returns
+// none if only nvidia-smi knows the number, because nvidia-smi may take seconds.
 func gpuCount(cfg *config.Config) []string {
 	if _, set := os.LookupEnv(agent.GPUCountEnv); set {
 		return nil

@@ -26,7 +26,8 @@ func countGPUs(kind topology.Kind) (int, error) {
 	return len(gpus), err
 }
 
-// UnknownMachine implements config.Counter for nodes whose hardware cannot be read from here. It counts one of each.
+// UnknownMachine implements config.Counter for nodes whose hardware cannot be read from here. It counts one device of
+// each kind.
 type UnknownMachine struct{}
 
 // CPUs implements config.Counter.

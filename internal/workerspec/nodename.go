@@ -15,9 +15,9 @@ import (
 // lookUpTimeout bounds looking up the name of a node.
 const lookUpTimeout = 5 * time.Second
 
-// ResolveNode replaces the node names that were inferred as the rendezvous hosts by addresses, if they cannot be looked
-// up: the names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name
-// stays, and the rendezvous keeps trying to look it up.
+// ResolveNode replaces inferred rendezvous hosts that cannot be looked up by the addresses that Slurm has for them: the
+// names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name stays, and the
+// rendezvous keeps trying to look it up.
 func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	r := &cfg.Rendezvous
 	isEndpoint := func(s config.Setting) bool { return s.Name == "rdzv-endpoint" || s.Name == "master-addr" }
@@ -34,8 +34,8 @@ func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	}
 }
 
-// NodeAddr returns the name of a Slurm node if it can be looked up, else the address that Slurm has for it. If Slurm
-// has none, it returns the name.
+// NodeAddr returns the name of a Slurm node if the name can be looked up, and otherwise the address that Slurm has for
+// the node. If Slurm has none, it returns the name and logs a warning.
 func NodeAddr(ctx context.Context, node string, log zerolog.Logger) string {
 	bounded, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()

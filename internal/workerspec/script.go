@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// missingScript returns what a user who named a script that does not exist probably meant, or "". args follow the
-// script.
+// missingScript returns advice for a user who named a script that does not exist, or "". args are the arguments after
+// the script.
 func missingScript(script string, args []string) string {
 	bare := !strings.Contains(script, "/")
 	switch {
@@ -65,7 +65,7 @@ func isModule(name string) bool {
 	return false
 }
 
-// scriptsIn returns the names of the Python files of a folder, without .py. Of very many files it returns some.
+// scriptsIn returns the names of the Python files in a folder, without .py. It reads at most 1000 entries.
 func scriptsIn(dir string) []string {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -114,7 +114,7 @@ func ScriptDoubt(cfg *config.Config) string {
 	}
 }
 
-// pathAsModule returns a warning about a path that was given for the name of a module, or "".
+// pathAsModule returns a warning if the name of the module is a path, or "".
 func pathAsModule(name string) string {
 	info, err := os.Stat(name)
 	isFile := err == nil && info.Mode().IsRegular()
@@ -138,7 +138,7 @@ func pathAsModule(name string) string {
 
 const noMain = "a folder without __main__.py"
 
-// notPython says what a file is that is certainly no Python script, or returns "".
+// notPython says what a file is if it is certainly no Python script. Otherwise it returns "".
 func notPython(path string) string {
 	info, err := os.Stat(path)
 	switch {

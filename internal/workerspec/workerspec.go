@@ -16,7 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// New returns what the agent needs to start this node's workers.
+// New returns the specification from which the agent starts this node's workers. It adds warnings to cfg.Warnings. Its
+// errors are *config.UsageError.
 func New(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
 	python := ""
 	if !cfg.NoPython {
@@ -61,8 +62,8 @@ func New(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
 	return spec, nil
 }
 
-// CheckScript checks whether Python could read the script. It does not open the script, because opening a FIFO would
-// take data away from Python. A module and "-", which is stdin, are not checked.
+// CheckScript checks whether Python can read the script. It does not open the script, because opening a FIFO would take
+// data away from Python. It does not check a module, or "-", which is stdin.
 func CheckScript(cfg *config.Config) error {
 	if cfg.Module || cfg.Script == "-" {
 		return nil
@@ -80,8 +81,8 @@ func CheckScript(cfg *config.Config) error {
 	return &config.UsageError{Where: fmt.Sprintf("script %q", cfg.Script), Problem: problem}
 }
 
-// numaBinding returns the CPUs of every worker. It runs before anything is started, so that a machine that cannot bind
-// workers is refused early.
+// numaBinding returns the CPUs of each worker, by local rank. It runs before any worker starts, so that a machine that
+// cannot bind workers is refused early.
 func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 	mode, err := topology.ParseNUMAMode(cfg.NumaBinding)
 	if err != nil {

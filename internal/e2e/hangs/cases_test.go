@@ -7,7 +7,7 @@ type hang struct {
 	only string
 	// victims means that with torch other ranks are named too: they wait in the odd operation, because of the odd rank.
 	victims bool
-	// everybody means that nobody can tell which rank is the odd one.
+	// everybody means that elasticrun cannot find out which rank is the odd one.
 	everybody bool
 	// operation means that the odd rank waits in an operation of torch, as the others do.
 	operation bool
@@ -94,10 +94,10 @@ var hangs = []hang{
 var innocents = []struct {
 	name  string
 	quick bool // make test has it
-	// silent means that no sign of life is to be seen from outside, so that a hang is reported where the user's timeout is
-	// shorter. It does not end the job, because the second look finds progress.
+	// silent means that the job shows no sign of life to an observer from outside, so a hang is reported if the user's
+	// timeout is shorter than the pause. The report does not end the job, because the second look finds progress.
 	silent bool
-	// timeout and seconds are the --hang-timeout and how long it takes, where they are not hangTimeout and
+	// timeout is the --hang-timeout and seconds the length of the pause, where they are not hangTimeout and
 	// innocentSeconds. In that time elasticrun looks twice.
 	timeout, seconds int
 }{

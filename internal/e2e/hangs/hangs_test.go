@@ -21,7 +21,7 @@ const systemPython = "/usr/bin/python3"
 // torchJobs bounds the jobs with torch that run at once, because each needs a gigabyte and starts slowly.
 var torchJobs = make(chan struct{}, 3)
 
-// TestHangs lets one rank of a job hang, and checks what elasticrun says of it.
+// TestHangs lets one rank of a job hang, and checks what elasticrun says about it.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{plain, ddp} {

@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// TestInnocent runs jobs that only seem to hang. They must end with success. A hang may be reported only where nothing
-// can be seen of a worker from outside, because the timeout is shorter than its pause.
+// TestInnocent runs jobs that only seem to hang. They must end with success. elasticrun may report a hang only if a
+// worker shows no sign of life from outside for longer than the timeout.
 func TestInnocent(t *testing.T) {
 	t.Parallel()
 	seeds := testenv.Repeat(t, 1, 5)

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// This file has all that depends on how elasticrun finds hangs, and says so.
+// This file has everything that depends on how elasticrun finds and reports hangs.
 
 const (
 	// hangTimeout is the --hang-timeout in seconds.
@@ -27,8 +27,8 @@ const (
 	hangCode = 77
 )
 
-// hangFlags are the flags of a job with a hang. A worker that the kernel does not let end must be released, so the job
-// is ended by the test.
+// hangFlags returns the flags of a job with a hang. If the kernel does not let a worker end, the test must release the
+// worker, so the test ends the job.
 func (h hang) hangFlags() []string {
 	action := "stop"
 	if h.file != noFile {
@@ -37,8 +37,8 @@ func (h hang) hangFlags() []string {
 	return []string{fmt.Sprint("--hang-timeout=", hangTimeout), "--hang-action=" + action}
 }
 
-// checkVerdict waits until elasticrun has found the hang, and ended the job unless the test has to. It checks that each
-// node names the odd rank, and returns what node 0 says.
+// checkVerdict waits until elasticrun has found the hang, and has ended the job unless the test has to. It checks that
+// each node names the odd rank, and returns what node 0 says.
 func (h hang) checkVerdict(t *testing.T, j *job, script string, odd int, release func()) string {
 	t.Helper()
 	if h.file != noFile {

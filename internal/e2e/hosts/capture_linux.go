@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capture records what goes over a host's cable, in both directions, as somebody on the network sees it.
+// Capture records the packets on a host's cable, in both directions, as another machine on the network can see them.
 type Capture struct {
 	t      testing.TB
 	socket *os.File

@@ -5,7 +5,7 @@ import "fmt"
 // nowhere is a hardware address that no host has. The switch floods frames to it, and every host ignores them.
 const nowhere = "02:e1:a5:00:00:01"
 
-// double is the hardware address of the namespace that has the addresses of other hosts (ResetAt).
+// double is the hardware address of the namespace that also has the addresses of other hosts; see ResetAt.
 const double = "02:e1:a5:00:00:02"
 
 // DropTo loses every packet that h sends to peer. Packets from peer to h still arrive. Reach ends this.

@@ -2,8 +2,8 @@ package hosts
 
 import "fmt"
 
-// The priorities of ip-rule(8): firewallRule comes before localRule, which finds the packets for the host itself. That
-// one has the highest priority in a new namespace.
+// The priorities of ip-rule(8). firewallRule must come before localRule, which finds the packets for the host itself.
+// In a new namespace the local rule has priority 0, before all others.
 const (
 	firewallRule = 50
 	localRule    = 100

@@ -157,7 +157,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// startProcessTree starts a process on a host that has an offspring in a session of its own.
+// startProcessTree starts a process on a host, one of whose children is in a session of its own.
 func startProcessTree(t *testing.T, h *Host) *exec.Cmd {
 	t.Helper()
 	cmd := h.Command(t.Context(), "/bin/sh", "-c", "setsid sleep 1000 & sleep 1001 & echo ready; wait")

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestExitBarrier has a node that finishes at once and leaves the exit barrier when its time is over. The other node
-// goes on and succeeds too. Rank 0 hosts the workers' store and stays for the keep-alive time.
+// TestExitBarrier has a node that finishes at once and leaves the exit barrier when the barrier's time is over. The
+// other node goes on and succeeds too. Rank 0 hosts the workers' store and stays for the keep-alive time.
 func TestExitBarrier(t *testing.T) {
 	t.Parallel()
 	for i, backend := range apart {

@@ -18,8 +18,8 @@ type disturbance struct {
 	do func(j *job, workers []line) float64
 	// last waits for the end of the standstill and returns its time.
 	last func(lines []line, round int) (at float64, over bool)
-	// ofHost says that the disturbed agent is the one at the endpoint, whose store other agents keep too. ofTwo says that
-	// the job has two nodes.
+	// ofHost says that the disturbed agent is the one at the endpoint, and that other agents keep its store too. ofTwo
+	// says that the job has two nodes.
 	ofHost, ofTwo bool
 }
 

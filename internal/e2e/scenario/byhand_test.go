@@ -33,9 +33,9 @@ func inSoak(t *testing.T) {
 	}
 }
 
-// TestByHand starts workers without elasticrun, to verify the hosts, the workers and the check of their record. A
-// worker dies and its peers fail; a second round continues; the check finds a worker of a third round beside the
-// second.
+// TestByHand starts workers without elasticrun, to verify the hosts, the workers and the check of their record. A host
+// loses power in the first round. In the second round a worker dies and its peers fail. The third round continues from
+// there, and the check finds a worker of a fourth round beside it.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	inSoak(t)

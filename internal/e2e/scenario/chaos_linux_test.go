@@ -24,7 +24,7 @@ type chaos struct {
 	storeHost         *hosts.Host // nil if it is wherever agents lead
 	logDisk, dataDisk *testenv.Disk
 	has               setup
-	voters            int      // if the agents keep the store
+	voters            int      // the most agents that keep the store; 0 if none does
 	conf              string   // further options of the rendezvous, each with a comma before it
 	done              []string // actions so far, with their times
 }
@@ -229,8 +229,8 @@ func (c *chaos) finish() {
 	c.lab.NothingLeft(20 * time.Second)
 }
 
-// complete reports whether all nodes are in a world, except quarantined nodes: their workers were killed
-// just after they had joined, or they did not reach rank 0 while links were cut.
+// complete reports whether all nodes are in a world. Quarantined nodes may be missing: their workers were killed just
+// after they had joined, or they did not reach rank 0 while links were cut.
 func (c *chaos) complete(on map[string]bool) bool {
 	return len(on) > 0 && !slices.ContainsFunc(c.agents, func(s *service) bool {
 		return !on[s.name] && (s.p == nil || !strings.Contains(s.sinceStart(), "this node is quarantined"))

@@ -120,7 +120,7 @@ func (s *service) tail(n int) string {
 	return lastLines(string(data), n)
 }
 
-// parentIsAgent tells a worker from a process that a worker has started.
+// parentIsAgent reports whether a process is a worker, and not a process that a worker has started.
 func parentIsAgent(l life) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.PID))
 	for line := range strings.Lines(string(status)) {
@@ -132,8 +132,8 @@ func parentIsAgent(l life) bool {
 	return false
 }
 
-// oddCodes returns the exit codes, and the last output, with which an agent must not end before its job. Expected
-// codes are 137 (killed), 143 (told to stop), 75 (lost rendezvous) and 2, 71 and 72 (full or hanging log folder).
+// oddCodes returns the exit codes, and the last output, with which an agent must not end before its job. Expected codes
+// are 137 (killed), 143 (stopped by SIGTERM), 75 (lost rendezvous) and 2, 71 and 72 (full or hanging log folder).
 func oddCodes(s *service, disk bool) []string {
 	var odd []string
 	for c := range s.codes {

@@ -43,7 +43,7 @@ type faultKind struct {
 // settle is the time in which an agent is replaced after a fault that ends at once.
 const settle = 500 * time.Millisecond
 
-// Parts of a node, or of the store. Of the launcher's two processes a fault disturbs only one at a time, or kills both.
+// Parts of a node, or of the store. A fault disturbs only one of the launcher's two processes at a time, or kills both.
 // If the guard is stopped and the agent is killed or stopped for longer than the keep-alive time, no process is left
 // that could kill the workers, which no design can prevent.
 const (
@@ -144,7 +144,7 @@ func (s setup) on(k faultKind) []int {
 	case k.name == fullLog || k.name == hungLog:
 		return s.disks
 	case k.name == reset && s.anywhere && !s.inTurn:
-		// An agent whose connections are refused counts as gone: the others may begin a second store beside it.
+		// The other agents consider an agent gone whose connections are refused, and may begin a second store beside it.
 		return nil
 	case !s.ownStore && !s.anywhere && (k.name == loseSent || k.name == loseReceived || k.name == reset):
 		return nodes[1:] // node0 hosts the store
@@ -240,7 +240,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanInTurn verifies that no two faults of such a plan are at the same time, and that no node is spared.
+// TestPlanInTurn verifies that a plan in turn has no two faults at the same time and spares no node.
 func TestPlanInTurn(t *testing.T) {
 	first := map[string]int{}
 	for seed := range uint64(20) {

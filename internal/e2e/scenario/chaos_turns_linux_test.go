@@ -26,7 +26,8 @@ func (c *chaos) spareNone(nodes, least, voters int) (flags []string, endpoint st
 	}, ",")
 }
 
-// peersOf returns the hosts with which a fault of a host's link disturbs the connections: where the store is.
+// peersOf returns the hosts to which a fault of a host's link disturbs the connections: the store's host, or all others
+// if agents keep the store.
 func (c *chaos) peersOf(host *hosts.Host) []*hosts.Host {
 	if c.storeHost != nil {
 		return []*hosts.Host{c.storeHost}
@@ -102,7 +103,7 @@ func (c *chaos) keepFor(d time.Duration) {
 }
 
 // recovered waits until all nodes have been in one world, other than the given one, for half a keep-alive time, and any
-// one node may be lost. It returns that world. A node has been out of order.
+// one node may be lost. It returns that world. node is the one that was out of order last.
 func (c *chaos) recovered(than world, node int) world {
 	c.t.Helper()
 	const stable = keepAlive / 2
@@ -127,8 +128,8 @@ func (c *chaos) recovered(than world, node int) world {
 	return world{}
 }
 
-// survives reports whether the job, asked beside a node, says that any one node may be lost, and that as many agents as
-// possible keep the store. Only nodes of a round are asked to, not those that are quarantined.
+// survives asks the agent after the given node about the job. It reports whether any one node may be lost, and as many
+// agents as possible keep the store. Only nodes of a round must keep it, not quarantined ones.
 func (c *chaos) survives(node, nodes int) bool {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), keepAlive)
@@ -147,8 +148,7 @@ func (c *chaos) survives(node, nodes int) bool {
 	return job.Store.SurvivesLoss && len(job.Store.Voters) >= want-(want+1)%2
 }
 
-// check returns the violations so far. Where faults are in turn, the job has one store, whose rounds have different
-// numbers.
+// check returns the violations so far. A job with faults in turn has one store, whose rounds have different numbers.
 func (c *chaos) check() []string {
 	lives := c.lives()
 	bad := checkLives(lives)
@@ -158,7 +158,8 @@ func (c *chaos) check() []string {
 	return bad
 }
 
-// checkOneStore returns a line for each number that two worlds have: each store counts its rounds anew.
+// checkOneStore returns a line for each round number that two worlds have. A second store would count its rounds from
+// the beginning again.
 func checkOneStore(lives []life) []string {
 	ports := map[int]map[int]bool{}
 	for _, l := range lives {

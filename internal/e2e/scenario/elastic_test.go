@@ -18,7 +18,7 @@ type backend struct {
 	use  func(j *job, on *hosts.Host)
 }
 
-// any agent may die, because none of them hosts the store
+// apart are the backends whose store is in no agent, so any agent may die.
 var apart = []backend{{"c10d", (*job).useStore}, {"etcd", (*job).useEtcd}}
 
 // joinTimeout is the time for which an agent of these jobs tries to reach a silent store.

@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// goesOn waits until the first round, of all agents, has three voters. It then ends the job, which had one store:
-// a second one would have made a round of its own.
+// goesOn waits until the first round, of all agents, has three voters. It then ends the job and checks its worlds: a
+// second store would have made a round of its own.
 func (j *job) goesOn(worlds ...int) {
 	j.t.Helper()
 	j.awaitRound(-1, worlds[0])

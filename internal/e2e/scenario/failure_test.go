@@ -131,8 +131,8 @@ func TestLateJoiner(t *testing.T) {
 	}
 }
 
-// TestRerun starts all agents again after the job has ended. They were started by hand, so only their hosts tell a
-// rerun from late nodes. A host that was not in the job is refused.
+// TestRerun starts all agents again after the job has ended. They were started by hand, so only their hosts distinguish
+// a rerun from late nodes. A host that was not in the job is refused.
 func TestRerun(t *testing.T) {
 	t.Parallel()
 	for _, backend := range append(slices.Clone(apart), backend{"an agent", (*job).useAgent}) {
@@ -155,7 +155,7 @@ func TestRerun(t *testing.T) {
 					}
 				}
 			}
-			if backend.name == "an agent" { // the agent's end has removed all knowledge of the run
+			if backend.name == "an agent" { // with the agent, all knowledge of the run has gone
 				return
 			}
 			if newHost := j.start(j.lab.Hosts[4]); newHost.code() != 73 || strings.Contains(newHost.text(), "run 2") {

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// memberPorts are ports of workers' stores, of which all but the first one are for agents that keep the job's store.
+// memberPorts are the ports of workers' stores. All but the first one are for agents that keep the job's store.
 const memberPorts = "29500-29510"
 
 // fewVoters begins a line of the agent that alone keeps the job's store.
@@ -74,9 +74,9 @@ func between(a, b *hosts.Host) (heal func()) {
 	}
 }
 
-// TestTwoNodesApart begins a job of which two nodes do not reach each other. Another one keeps the store in place of
-// one of them, so the job goes on when the first node is lost. One of the two is left out: it does not reach the agent
-// that leads then, or is quarantined because it does not reach the other one's workers.
+// TestTwoNodesApart begins a job in which two nodes do not reach each other. A third node keeps the store in place of
+// one of them, so the job goes on when the first node is lost. One of the two is then left out: it does not reach the
+// agent that leads, or it is quarantined because it does not reach the other one's workers.
 func TestTwoNodesApart(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "2:4")

@@ -20,8 +20,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// TestGoodput runs jobs on three hosts, in which workers fail and agents are killed at random times, the one that leads
-// among them. What the job says of its time is compared with what its workers have recorded.
+// TestGoodput runs jobs on three hosts. Workers fail and agents are killed at random times, including the agent that
+// leads. The test compares the goodput that the job reports with what its workers have recorded.
 func TestGoodput(t *testing.T) {
 	t.Parallel()
 	seed := anySeed(t)
@@ -119,7 +119,8 @@ func goodputHistory(t *testing.T, rng *rand.Rand, i int, limit float64) {
 		100*worst, part, 100*share)
 }
 
-// launched returns how many seconds the launchers of a host lived, of which some were killed.
+// launched returns for how many seconds the launchers of a host lived. killed are the times at which launchers were
+// killed.
 func launched(t *testing.T, file string, killed []time.Time) (sum float64) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -146,7 +147,7 @@ func launched(t *testing.T, file string, killed []time.Time) (sum float64) {
 	return sum
 }
 
-// compareGoodput checks each part that workers know. The limit is a share of everything.
+// compareGoodput checks each part of the goodput that workers can know. limit is a share of the total time.
 func compareGoodput(t *testing.T, got, want goodput.Goodput, total, limit float64) (part string, worst float64) {
 	t.Helper()
 	if !got.Steps {
@@ -186,7 +187,7 @@ type goodputRound struct {
 	broken  bool
 }
 
-// readGoodput says from the workers' records how their time was used.
+// readGoodput computes from the workers' records how they used their time.
 func readGoodput(dir string) (g goodput.Goodput, err error) {
 	rounds := map[int]*goodputRound{}
 	files, _ := filepath.Glob(filepath.Join(dir, "worker.*"))
@@ -263,8 +264,8 @@ func (r *goodputRound) read(text string, rank int) {
 	}
 }
 
-// doneAgain returns the time of the steps that a round does again which begins with step first, and takes it from the
-// rounds before.
+// doneAgain returns the time that earlier rounds spent on steps that a round which begins with step first does again.
+// It takes that time from those rounds.
 func doneAgain(before []*goodputRound, first int) (lost float64) {
 	for _, r := range slices.Backward(before) {
 		kept, ok := r.done[first-1]

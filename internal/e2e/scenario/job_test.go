@@ -191,7 +191,7 @@ func (p *program) agentPID() int {
 	return pid
 }
 
-// await polls a condition of which nothing notifies the test.
+// await polls a condition whose change sends no notice to the test.
 func await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	testenv.Await(t, what, bound, happened)

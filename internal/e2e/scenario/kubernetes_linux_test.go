@@ -79,8 +79,8 @@ func TestPodReplaced(t *testing.T) {
 	}
 }
 
-// TestPodEvicted evicts a pod, as a drain of its node does: it gets SIGTERM. All pods save the same step and end with
-// the code that podFailurePolicy ignores. Those that follow go on from that step.
+// TestPodEvicted evicts a pod, as a drain of its node does: the pod gets SIGTERM. All pods save the same step and end
+// with the code that podFailurePolicy ignores. The pods that replace them continue from that step.
 func TestPodEvicted(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// life is what is proven of one process of a worker: it was alive from first to last, and had this place.
+// life is what is proven about one process of a worker: it was alive from first to last, and had this rank in this
+// world.
 type life struct {
 	Job     string `json:"job"`
 	Round   int    `json:"round"`

@@ -77,7 +77,7 @@ func (n *names) publish(name string, addrs ...string) {
 	}
 }
 
-// inVain returns how often a host was told that a name does not exist.
+// inVain returns how often the server replied to a host that a name does not exist.
 func (n *names) inVain(h *hosts.Host, name string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

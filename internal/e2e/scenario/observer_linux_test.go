@@ -28,7 +28,7 @@ type observer struct {
 	asked float64          // time at which other was rebuilt: process ids are reused
 }
 
-// process identifies a process for ever, although ids are reused.
+// process identifies a process for good, although process ids are reused.
 type process struct {
 	pid   int
 	start string // in ticks since boot

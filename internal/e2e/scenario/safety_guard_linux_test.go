@@ -9,8 +9,8 @@ import (
 )
 
 // TestAgentReplacedWhileGuardIsStopped stops the guard and kills its agent. A grandchild in a session of its own
-// survives, which only the guard can find. A new agent on that node must not begin a round before the guard has
-// continued and has killed the grandchild.
+// survives, and only the guard can find it. A new agent on that node must not begin a round before the guard has
+// continued and killed the grandchild.
 func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 3)
@@ -29,7 +29,7 @@ func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 	}
 	j.start(node, nil)
 	j.watchFor(longKeepAlive / 3) // before the old agent's session expires
-	// The kernel has continued the guard when the agent died.
+	// The kernel continued the guard when the agent died, so the guard may have ended already.
 	if err := syscall.Kill(old.cmd.Process.Pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
 		t.Fatal(err)
 	}

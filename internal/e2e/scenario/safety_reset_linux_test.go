@@ -8,13 +8,13 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// longKeepAlive is long enough to tell a lost connection from a lost agent.
+// longKeepAlive is long enough to distinguish a lost connection from a lost agent.
 const longKeepAlive = 8 * time.Second
 
 const longKeepAliveConf = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=8"
 
-// TestStoreSeesResetOfLivingAgent checks that a reset that only the store sees proves nothing: the agent's workers
-// are alive, and no other round may begin beside them.
+// TestStoreSeesResetOfLivingAgent checks that a reset seen only by the store does not prove that an agent is gone: the
+// agent's workers are alive, and no other round may begin beside them.
 func TestStoreSeesResetOfLivingAgent(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)

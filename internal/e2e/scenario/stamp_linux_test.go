@@ -15,8 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// stampEnv names the folder of the record. As a worker of benchmarks this test binary adds its start time and the
-// time of its stop signal to the record. It does nothing else, so it starts and stops at once.
+// stampEnv names the folder of the record. With it, this test binary is a worker of benchmarks: it adds its start time
+// and the time of its stop signal to the record. It does nothing else, so it starts and stops at once.
 const stampEnv = "ELASTICRUN_TEST_STAMP"
 
 func TestMain(m *testing.M) {

@@ -53,7 +53,7 @@ func (j *job) startTogether() round {
 	return first
 }
 
-// losses are the ways to lose a node without a word of its agent.
+// losses are the ways to lose a node whose agent cannot announce its end.
 var losses = []departure{
 	departures[0],
 	{"SIGKILL of guard and agent", func(j *job, a *program) int {
@@ -101,8 +101,8 @@ func TestAnyNodeIsLost(t *testing.T) {
 	}
 }
 
-// TestWatchFollowsTheStore watches a job by elasticrun status while the node is lost that keeps the store. The status
-// goes on with the other nodes, and ends with the job.
+// TestWatchFollowsTheStore watches a job by elasticrun status, and the node that keeps the store is lost. The status
+// continues with the other nodes, and ends with the job.
 func TestWatchFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "2:4")
@@ -257,7 +257,8 @@ func TestStartedAgainAtOnce(t *testing.T) {
 	}
 }
 
-// TestSpareKeepsTheStore loses the host of a job of two nodes that has a spare: three keep the store.
+// TestSpareKeepsTheStore loses the store's host of a job of two nodes that has a spare. The store survives, because the
+// spare keeps it too.
 func TestSpareKeepsTheStore(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "2")
@@ -278,7 +279,7 @@ func TestSpareKeepsTheStore(t *testing.T) {
 	j.end(0, map[*program]int{founder: code}, expected{worlds: []int{2, 2}})
 }
 
-// TestEveryoneLeaves tells all nodes at once to stop. They end without waiting for each other.
+// TestEveryoneLeaves stops all nodes at once. They end without waiting for each other.
 func TestEveryoneLeaves(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "2:4")

@@ -16,7 +16,7 @@ import (
 )
 
 // training is a job of four nodes that trains with real torch while one node at a time is out of order. The agents keep
-// the store together. A node whose agent has ended gets another one.
+// the store together. When the agent of a node has ended, the test starts another one there.
 type training struct {
 	*job
 	running []*program // the latest agent of each node

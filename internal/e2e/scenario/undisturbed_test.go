@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// leastInSoak is more steps than most jobs make, so that make soak, with its many jobs, trains undisturbed once.
+// leastInSoak is more steps than most jobs make, so that the many jobs of make soak share one undisturbed run.
 const leastInSoak = 2000
 
 // trainer is a program of workers that train and record every step.
@@ -30,7 +30,7 @@ type trainer struct {
 var (
 	// ddp trains with real torch, which takes seconds of CPU time to start.
 	ddp = &trainer{script: "ddp_train.py", python: torchPython}
-	// plain starts at once. Its workers notice the death of a peer, and fail, as those of ddp do.
+	// plain starts at once. Like those of ddp, its workers notice the death of a peer, and fail.
 	plain = &trainer{script: "plain_train.py", python: plainPython}
 )
 
@@ -109,7 +109,7 @@ func (r *trainer) train(t testing.TB, steps int) ([]float64, error) {
 	return losses, err
 }
 
-// workerEnv is the environment that a launcher gives the only worker of a node.
+// workerEnv returns the environment that a launcher gives the only worker of a node.
 func workerEnv(round, world, rank int, masterAddr string, masterPort int) []string {
 	return []string{
 		"ELASTICRUN_ROUND=" + strconv.Itoa(

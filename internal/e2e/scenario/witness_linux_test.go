@@ -48,7 +48,7 @@ func (j *witnessJob) start(h *hosts.Host, worker []string, flags ...string) *pro
 	return j.startBy(h, nil, worker, flags...)
 }
 
-// startBy is start behind a program that executes the launcher.
+// startBy is start, with the launcher started by the command by.
 func (j *witnessJob) startBy(h *hosts.Host, by, worker []string, flags ...string) *program {
 	j.t.Helper()
 	args := slices.Concat(by, []string{testenv.Binary(j.t)}, j.flags, flags, j.worker, worker)

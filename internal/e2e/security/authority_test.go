@@ -106,8 +106,8 @@ func TestOthersKeys(t *testing.T) {
 	}
 }
 
-// TestTokens has peers that know the token of another session. It is worth nothing without the secret, in another role
-// and in another run.
+// TestTokens has peers that know the token of another session. The token is worth nothing without the secret, in
+// another role or in another run.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	secret, secretFile := newSecret(t)

@@ -26,8 +26,8 @@ if os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 `
 
 // TestCapture records all packets between two hosts during a whole job: its start, a failure, a restart and its end.
-// What agents send is not among them in clear. What workers store is, because that is torch's protocol; it shows that
-// the recording works.
+// What agents send is not readable in them. What workers store is readable, because torch's protocol is not encrypted;
+// that shows that the recording works.
 func TestCapture(t *testing.T) {
 	t.Parallel()
 	for _, withSecret := range []bool{true, false} {

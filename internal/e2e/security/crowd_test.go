@@ -115,8 +115,8 @@ func runHosted(t testing.TB, secretFile string, meanwhile func(addr string)) tim
 	return time.Since(began)
 }
 
-// TestHostileCrowd has 1,000 connections of strangers in each phase of the handshake at the store of a job's agent,
-// while the job starts, restarts a round and ends.
+// TestHostileCrowd opens 1,000 connections of unknown peers to the store of a job's agent, in each phase of the
+// handshake, while the job starts, restarts a round and ends.
 func TestHostileCrowd(t *testing.T) {
 	_, secretFile := newSecret(t)
 	hello := recordHello(t)

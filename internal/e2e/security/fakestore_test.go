@@ -42,8 +42,8 @@ func fakeStore(t testing.TB, answer func(hello frame) []byte) *wire {
 	})
 }
 
-// TestFakeStore has a store that does not know the secret. Agents with different secrets must send it the same bytes:
-// then it has nothing to test guesses of a secret against.
+// TestFakeStore has a store that does not know the secret. Agents with different secrets must send it the same bytes,
+// so that it cannot test guesses of a secret against them.
 func TestFakeStore(t *testing.T) {
 	t.Parallel()
 	mirror := func(hello frame) []byte { // the agent's own frame as the store's
@@ -160,10 +160,10 @@ func answerOnce(client net.Conn, answer []byte) {
 	_, _ = io.Copy(io.Discard, client)
 }
 
-// TestForgedRefusals has somebody in the middle of a running job who breaks the connection of an agent and answers its
-// next attempts in the clear: with refusals of every reason, and with the exit notice of a store that has ended. The
-// agent has a secret, so it believes none of them: when the way is free again, it resumes its session and the job
-// succeeds without a restart. An agent that starts tries again for a few seconds.
+// TestForgedRefusals has an attacker between a running job and its store. The attacker breaks the connection of an
+// agent and answers the agent's next attempts in the clear: with refusals of every reason, and with the exit notice of
+// a store that has ended. The agent has a secret, so it believes none of these answers. When the path is free again, it
+// resumes its session and the job succeeds without a restart. An agent that is just starting retries for a few seconds.
 func TestForgedRefusals(t *testing.T) {
 	t.Parallel()
 	_, secretFile := newSecret(t)

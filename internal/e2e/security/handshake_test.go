@@ -74,7 +74,7 @@ func TestReplay(t *testing.T) {
 }
 
 // TestFlippedBytes changes one byte of a connection, at every few bytes of the handshake in both directions and of a
-// commit after it. Nothing that was changed is believed.
+// commit after it. No changed byte may be accepted.
 func TestFlippedBytes(t *testing.T) {
 	t.Parallel()
 	secret, secretFile := newSecret(t)
@@ -165,7 +165,7 @@ func TestWrongRun(t *testing.T) {
 	j.finish(t)
 }
 
-// TestStolenSecret has a peer with an old secret and a session's token. The store has been restarted with another
+// TestStolenSecret has a peer that knows an old secret and the token of a session. The store was restarted with another
 // secret and the same data.
 func TestStolenSecret(t *testing.T) {
 	t.Parallel()

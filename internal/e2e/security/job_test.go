@@ -40,7 +40,7 @@ type program struct {
 	done   chan struct{} // closed when the program has ended
 }
 
-// command returns the binary with these arguments. Nothing of it is left after the test.
+// command returns the binary with these arguments. The test fails if a process of it is left at the end.
 func command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), testenv.Binary(t), args...)

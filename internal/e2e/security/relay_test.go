@@ -214,8 +214,9 @@ func kinds(stream []byte) (found []byte) {
 	}
 }
 
-// TestFrameRelay has a relay between an agent and its store that decrypts and encrypts. With a secret it learns no more
-// than the hello, whatever it changes. Without one it reads and rewrites everything, which shows that it works.
+// TestFrameRelay has a relay between an agent and its store that decrypts and encrypts again. With a secret the relay
+// learns no more than the hello, whatever it changes. Without one it reads and rewrites everything, which shows that
+// the relay works.
 func TestFrameRelay(t *testing.T) {
 	t.Parallel()
 	_, secretFile := newSecret(t)

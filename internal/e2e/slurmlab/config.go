@@ -10,7 +10,7 @@ import (
 // Nodes is the number of nodes: n1, n2 and n3, at 10.76.0.1 to 10.76.0.3.
 const Nodes = 3
 
-// The controller listens on this port; node K listens on the port K above.
+// The controller listens on this port, and node K on this port plus K.
 const controllerPort = 17000
 
 // KillWait is the time, in seconds, from SIGTERM to SIGKILL of a canceled job. Slurm's default is 30.
@@ -20,7 +20,7 @@ const KillWait = 5
 func config(dir, host string) string {
 	lines := []string{
 		"ClusterName=lab",
-		// A run id is made of the job's. It must not be that of a job which an earlier lab was killed with.
+		// A run id is made of the job's id. The id must not be that of a job that ran when an earlier lab was killed.
 		fmt.Sprintf("FirstJobId=%d", 1000+rand.IntN(1_000_000)),
 		fmt.Sprintf("SlurmctldHost=%s(10.76.0.1)", host),
 		fmt.Sprintf("SlurmctldPort=%d", controllerPort),

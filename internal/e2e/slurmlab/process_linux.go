@@ -16,8 +16,8 @@ type Process struct {
 	Args, Env []string
 }
 
-// Processes returns the processes of the job that run now, on all nodes. Those of which the environment says nothing,
-// such as zombies, are left out.
+// Processes returns the processes of the job that run now, on all nodes. It leaves out those without a readable
+// environment, such as zombies.
 func (j *Job) Processes(t testing.TB) []Process {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -37,7 +37,7 @@ func (j *Job) Processes(t testing.TB) []Process {
 	return all
 }
 
-// split returns the texts of a file in /proc that ends each with a zero byte.
+// split returns the strings in a file of /proc, each of which ends with a zero byte.
 func split(data []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 }

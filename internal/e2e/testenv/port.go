@@ -9,10 +9,11 @@ import (
 )
 
 // FreePort returns a TCP port at which programs of the test can listen, on any address of this machine, as often as
-// they like. Until the test ends the kernel gives the port to nobody who asks for any free port, and to no connection.
+// they like. Until the test ends, the kernel does not give the port to a listener that asks for any free port, or to an
+// outgoing connection.
 //
-// A socket that is bound to the port and does not listen keeps it. Who listens at the port has to set SO_REUSEADDR, as
-// Go, Python's create_server and torch do.
+// A socket that is bound to the port, but does not listen, reserves it. A program that listens at the port has to set
+// SO_REUSEADDR, as Go, Python's create_server and torch do.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	syscall.ForkLock.RLock()

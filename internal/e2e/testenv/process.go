@@ -16,7 +16,7 @@ func ExitCode(ended *os.ProcessState) int {
 	return ended.ExitCode()
 }
 
-// Await polls a condition of which nothing notifies the test. It ends the test after bound.
+// Await polls a condition whose change sends no notice to the test. It fails the test after bound.
 func Await(t testing.TB, what string, bound time.Duration, happened func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)

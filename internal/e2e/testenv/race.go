@@ -2,6 +2,6 @@
 
 package testenv
 
-// Race reports whether the test has the race detector. With it, code takes several times as long, and code of a single
-// goroutine gains nothing.
+// Race reports whether the test runs with the race detector. The detector makes code several times slower, and finds
+// nothing in code of a single goroutine.
 const Race = true

@@ -44,8 +44,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// Official is the version that [Torch] calls the newest official build of torch. Unlike Debian's it has libuv, which
-// torch uses unless it is told not to.
+// Official is the version under which [Torch] finds the newest official build of torch. Unlike Debian's builds it has
+// libuv, which torch uses unless USE_LIBUV=0.
 const Official = "official"
 
 // withoutOfficial is a variable that the pipeline sets to 1 where it does without the official build of torch.
@@ -161,8 +161,8 @@ func Whole(t testing.TB) bool {
 }
 
 // Long reports whether each case of a test's matrix has real torch, and each version of it: it does if ELASTICRUN_SOAK
-// is at least 0.1. A shorter run of make soak has the whole matrix, but real torch only in one case of those that torch
-// does not tell apart.
+// is at least 0.1. A shorter run of make soak has the whole matrix too, but of several cases that are the same to torch
+// only one has real torch.
 func Long(t testing.TB) bool {
 	t.Helper()
 	const perUnit = 1000

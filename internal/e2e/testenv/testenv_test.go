@@ -11,7 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// recorder is a test that notes how it was to end, the first time, and goes on.
+// recorder is a testing.TB that records how the test was first supposed to end, and continues.
 type recorder struct {
 	testing.TB
 
@@ -88,7 +88,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestTorch runs the interpreters, with what a worker needs of one. The newest is one of a torch root.
+// TestTorch runs the interpreters, and checks what a worker needs of one. make test runs only 2.14, which is in a torch
+// root.
 func TestTorch(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.13", "2.6", "2.14", Official} {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnThread calls f on a thread that ends with it, so that f may change the thread's user or namespaces. It is never the
-// main thread, which does not end, and whose user /proc shows.
+// OnThread calls f on a thread that ends with f, so that f may change the thread's user or namespaces. It is never the
+// main thread: that one does not end, and /proc shows its user.
 func OnThread(f func()) {
 	var done sync.WaitGroup
 	done.Go(func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// Streams take different ways through the launcher, depending on their destination.
+// ways are the flags that send a stream to a destination. Each destination has its own path through the launcher.
 var ways = map[string]string{"console": "--tee=0", "file and console": "--tee=3", "file": "--redirects=3"}
 
 // TestMuchOutput checks that an endless line and a flood of lines arrive complete and are not kept in memory. make test

@@ -14,7 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// inMounts returns a prefix that runs a command in a mount namespace of its own, after the shell command mount.
+// inMounts returns the beginning of a command line that runs a command in its own mount namespace, after the shell
+// command mount has run there.
 func inMounts(t *testing.T, mount string) []string {
 	t.Helper()
 	unshare := []string{"unshare", "--mount"}

@@ -24,8 +24,8 @@ func TestProcessTrees(t *testing.T) {
 	})
 }
 
-// TestWorkersThatIgnoreSignals checks that a launcher that is told to stop waits no longer than its grace for workers
-// that ignore signals.
+// TestWorkersThatIgnoreSignals checks that a launcher that gets a stop signal waits no longer than its grace for
+// workers that ignore signals.
 func TestWorkersThatIgnoreSignals(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/connectivity"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // pooled returns the connection to a peer, and the number of connections of the pool.
@@ -114,5 +117,29 @@ func TestCloseForgotten(t *testing.T) {
 	p.Close()
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("the call under way: %v", err)
+	}
+}
+
+// A connection that fails while nobody uses it is closed when the next call replaces it. Otherwise gRPC would try to
+// connect until the pool is closed.
+func TestFailedIdleIsClosed(t *testing.T) {
+	ln := listen(t)
+	addr := ln.Addr().String()
+	ln.Close()
+	p := newPool(t, ClientOptions{})
+	c, err := p.acquire(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.serves.Store(true) // as after a call that was answered
+	p.release(c)
+	c.grpc.Connect() // as by a watch that is canceled while gRPC connects
+	testenv.Await(t, "the connection to fail", time.Minute, c.failed)
+	if _, err := p.Call(t.Context(), addr, []byte("x")); !errors.Is(err, ErrConnection) {
+		t.Errorf("got %v, want a refused connection", err)
+	}
+	state := c.grpc.GetState()
+	if now, count := pooled(p, addr); now != nil || count != 0 || state != connectivity.Shutdown {
+		t.Errorf("%d connections are left, and the former one is %v", count, state)
 	}
 }

@@ -154,19 +154,25 @@ func (p *Pool) Close() error {
 // acquire returns the connection to a peer. The caller must release it.
 func (p *Pool) acquire(addr string) (*conn, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.peers[addr]
-	if c != nil && !c.failed() {
-		c.uses++
-		return c, nil
+	former := p.peers[addr]
+	if former != nil && !former.failed() {
+		former.uses++
+		p.mu.Unlock()
+		return former, nil
 	}
-	if c != nil { // callers that saw it fail have not released it yet, and will close it
-		p.giveUp(c)
+	unused := false
+	if former != nil { // its users close it when they release it
+		p.giveUp(former)
+		unused = p.part(former)
 	}
 	c, err := p.connect(addr)
 	if err == nil {
 		c.pooled = true
 		p.peers[addr] = c
+	}
+	p.mu.Unlock()
+	if unused {
+		former.close(ErrClosed)
 	}
 	return c, err
 }

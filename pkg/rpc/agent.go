@@ -127,7 +127,7 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 		return nil, &TooLargeError{What: directionRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
 	}
 	// A nested call belongs to the call that its function serves, so it may start even while this worker shuts down.
-	if _, nested := Incoming(ctx); nested {
+	if serves(ctx, func(g *Group) bool { return g.agent == Agent(a) }) {
 		if err := a.work.Begin(ctx); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
@@ -114,6 +115,50 @@ func TestShutdownWaitsForWork(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended
+}
+
+// A call that a function of another group makes is a call of its own: a group that is ending refuses it.
+func TestCallFromOtherGroup(t *testing.T) {
+	started, finish := make(chan struct{}), make(chan struct{})
+	ending := newStaticGroup(t, 1, func(int) *rpc.Functions {
+		fns := common(t)
+		if err := block.Handle(fns, func(context.Context, struct{}) (struct{}, error) {
+			close(started)
+			<-finish
+			return struct{}{}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return fns
+	}, nil)[0]
+	other := newStaticGroup(t, 1, func(int) *rpc.Functions {
+		fns := rpc.NewFunctions()
+		if err := greet.Handle(fns, func(ctx context.Context, name string) (string, error) {
+			_, err := greet.Go(ctx, ending, "worker0", name).Wait(ctx)
+			return fmt.Sprint(errors.Is(err, rpc.ErrShutdown), " ", err), nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return fns
+	}, nil)[0]
+	future := block.Go(t.Context(), ending, "worker0", struct{}{})
+	<-started
+	ended := make(chan error)
+	go func() { ended <- ending.Shutdown(t.Context()) }()
+	testenv.Await(t, "the group to be ending", time.Minute, func() bool {
+		_, err := greet.Go(t.Context(), ending, "worker0", "x").Wait(t.Context())
+		return errors.Is(err, rpc.ErrShutdown)
+	})
+	if got, err := greet.Call(t.Context(), other, "worker0", "x"); err != nil || !strings.HasPrefix(got, "true ") {
+		t.Errorf("the call from the other group's function: %q, %v, want ErrShutdown", got, err)
+	}
+	close(finish)
+	if _, err := future.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestDynamicGroup(t *testing.T) {

@@ -41,7 +41,8 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 	if d.group == nil {
 		return nil, ErrShutdown
 	}
-	ctx = context.WithValue(ctx, incomingKey{}, &Call{Group: d.group, From: from})
+	outer, _ := ctx.Value(incomingKey{}).(*Call)
+	ctx = context.WithValue(ctx, incomingKey{}, &Call{Group: d.group, From: from, outer: outer})
 	return fn.run(ctx, d.group.Self(), payload)
 }
 
@@ -51,6 +52,8 @@ type Call struct {
 	Group *Group
 	// From is the caller.
 	From WorkerInfo
+
+	outer *Call // the call whose function has called this worker itself, perhaps in another group; nil for none
 }
 
 // incomingKey is the context key of a *Call.
@@ -63,4 +66,16 @@ func Incoming(ctx context.Context) (Call, bool) {
 		return *call, true
 	}
 	return Call{}, false
+}
+
+// serves reports whether ctx is the context of a function of a group that is says, or derived from it. Such a function
+// may have called, in this worker, a function of another group, whose context then is ctx.
+func serves(ctx context.Context, is func(*Group) bool) bool {
+	call, _ := ctx.Value(incomingKey{}).(*Call)
+	for ; call != nil; call = call.outer {
+		if is(call.Group) {
+			return true
+		}
+	}
+	return false
 }

@@ -91,7 +91,7 @@ func (g *Group) Done() <-chan struct{} { return g.agent.Done() }
 // functions that ignore the end of their contexts. A later call waits for the first, or until its own ctx ends. A
 // function of the group cannot call Shutdown, because Shutdown would wait for that function.
 func (g *Group) Shutdown(ctx context.Context) error {
-	if call, ok := Incoming(ctx); ok && call.Group == g {
+	if g.serves(ctx) {
 		return errors.New("shut down the group: a function of the group cannot do this, " +
 			"because Shutdown waits for the function; call Close, or call Shutdown outside of functions")
 	}
@@ -106,7 +106,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	defer cancel(nil)
 	if g.beginEnd(cancel) {
 		if err := g.shutdownAgent(run); err != nil {
-			g.shutdownErr = fmt.Errorf("shut down the group shutdownAgent: %w", err)
+			g.shutdownErr = fmt.Errorf("shut down the group gracefully: %w", err)
 			g.closeErr = g.closeAgent()
 		}
 		g.finish()
@@ -146,6 +146,11 @@ func (g *Group) shutdownAgent(ctx context.Context) error {
 	return g.agent.Shutdown(ctx, true)
 }
 
+// serves reports whether ctx is the context of a function of the group, or derived from it.
+func (g *Group) serves(ctx context.Context) bool {
+	return serves(ctx, func(of *Group) bool { return of == g })
+}
+
 // beginEnd reports whether the caller is the first to end the group; that caller must end it. A Shutdown passes the
 // function that cancels it. Close passes nil, and cancels a Shutdown under way.
 func (g *Group) beginEnd(cancelShutdown context.CancelCauseFunc) bool {
@@ -178,9 +183,9 @@ func (g *Group) finish() {
 }
 
 // start runs do in a goroutine of the group and returns true. It returns false if the group has ended. It also returns
-// false if the group is ending and ctx is not that of a function.
+// false if the group is ending and ctx is not that of one of its functions.
 func (g *Group) start(ctx context.Context, do func()) bool {
-	_, nested := Incoming(ctx)
+	nested := g.serves(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || g.ending && !nested {

@@ -178,3 +178,36 @@ func TestCloseWaitsForGoroutines(t *testing.T) {
 		}
 	})
 }
+
+// While a group ends, only its own functions may begin calls. One of another group does not count, unless a function of
+// this group has called it in this worker.
+func TestStartWhileEnding(t *testing.T) {
+	groups := newGroups(t, newMemoryBackend(), nil, nil)
+	g, other := groups[0], groups[1]
+	own, foreign := &Call{Group: g}, &Call{Group: other}
+	g.mu.Lock()
+	g.ending = true
+	g.mu.Unlock()
+	for _, tt := range []struct {
+		name   string
+		call   *Call
+		starts bool
+	}{
+		{name: "no function"},
+		{name: "own function", call: own, starts: true},
+		{name: "function of another group", call: foreign},
+		{name: "function of another group, for an own one", call: &Call{Group: other, outer: own}, starts: true},
+		{name: "own function, for one of another group", call: &Call{Group: g, outer: foreign}, starts: true},
+	} {
+		ctx := t.Context()
+		if tt.call != nil {
+			ctx = context.WithValue(ctx, incomingKey{}, tt.call)
+		}
+		if starts := g.start(ctx, func() {}); starts != tt.starts {
+			t.Errorf("%s: starts %v, want %v", tt.name, starts, tt.starts)
+		}
+	}
+	g.mu.Lock()
+	g.ending = false // for the cleanup of the test
+	g.mu.Unlock()
+}

@@ -323,12 +323,11 @@ func (m *storeMember) decided(l *rounds.Leader) {
 	}
 }
 
-// HostsAlone reports whether the store ends with this process because no other process keeps it. It is false for a host
-// without a TCP listener.
+// HostsAlone reports whether other agents lose the store with this process, because no other process keeps it.
 func (a *C10d) HostsAlone() bool {
 	m := a.storeMember()
 	if m == nil {
-		return a.hosted() != nil && a.hosted().front != nil
+		return a.hosted() != nil && !a.SingleNode
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

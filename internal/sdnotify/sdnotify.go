@@ -3,6 +3,7 @@ package sdnotify
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -49,7 +50,7 @@ func Find(env func(string) (string, bool), pid int) (*Manager, error) {
 	if err != nil || usec <= 0 {
 		return nil, fmt.Errorf("WATCHDOG_USEC=%s: must be a number of microseconds", text)
 	}
-	m.timeout = time.Duration(usec) * time.Microsecond
+	m.timeout = time.Duration(min(usec, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 	return m, nil
 }
 

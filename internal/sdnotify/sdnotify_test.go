@@ -3,6 +3,7 @@ package sdnotify
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -99,6 +100,10 @@ func TestFind(t *testing.T) {
 		{env: []string{"NOTIFY_SOCKET=/s", "WATCHDOG_USEC=1500"}, timeout: 1500 * time.Microsecond},
 		{env: []string{"NOTIFY_SOCKET=/s", "WATCHDOG_USEC=1500", "WATCHDOG_PID=7"}, timeout: 1500 * time.Microsecond},
 		{env: []string{"NOTIFY_SOCKET=/s", "WATCHDOG_USEC=1500", "WATCHDOG_PID=8"}},
+		{
+			env:     []string{"NOTIFY_SOCKET=/s", "WATCHDOG_USEC=9223372036854775807"},
+			timeout: math.MaxInt64 / time.Microsecond * time.Microsecond,
+		},
 		{env: []string{"NOTIFY_SOCKET=/s", "WATCHDOG_USEC=0"}, problem: "WATCHDOG_USEC=0: must be a number of microseconds"},
 		{env: []string{"NOTIFY_SOCKET=vsock:2:1"}, problem: "NOTIFY_SOCKET=vsock:2:1: must be an absolute path, or a name after @"},
 	} {

@@ -207,13 +207,16 @@ func errorName(reason exitcode.Reason) string {
 		return "SignalException"
 	case exitcode.ReasonFinished:
 		return "FinishedError"
+	case exitcode.ReasonPreempted:
+		return "PreemptedError"
 	case exitcode.ReasonStuck:
 		return "StuckError"
 	case exitcode.ReasonPreflight:
 		return "PreflightError"
 	case exitcode.ReasonOutput:
 		return "OutputError"
-	case exitcode.ReasonWorkerFailed, exitcode.ReasonWorkerKilled: // it is not known which worker
+	case exitcode.ReasonWorkerFailed, exitcode.ReasonWorkerKilled, exitcode.ReasonHang, exitcode.ReasonStopRequested,
+		exitcode.ReasonFinalCode, exitcode.ReasonSameFailure, exitcode.ReasonNoProgress: // it is not known which worker
 		return "ChildFailedError"
 	default:
 		return "InternalError"

@@ -235,7 +235,7 @@ func (f *State) Follow(now time.Time, other group.Announcement, as Standing) {
 // SetKnown sets the other agents that can keep the store, as far as this process knows. It returns a new record for the
 // next process at the endpoint, or nil if the last record is still right. mayGoOn says that the others can continue the
 // store without a message from this process. They cannot if this process is the only voter and knows at most one other
-// agent. A lone voter's guard can still hand over to another agent, see [Heirs].
+// agent. A lone voter's guard can still hand over to another agent, see elastic.Heirs.
 func (f *State) SetKnown(addrs []string, others int) (record *EarlierGroup, mayGoOn bool) {
 	known := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool { return addr == f.Addr })
 	slices.Sort(known)

@@ -70,8 +70,8 @@ func runLogs(args []string, stdout io.Writer) error {
 	return err
 }
 
-// checkLogDir reports why the runs in the log folder cannot be listed. A folder that only the configuration names may not
-// be there yet.
+// checkLogDir reports why the runs in the log folder cannot be listed. A folder that only the configuration names may
+// not be there yet.
 func checkLogDir(cfg *config.Logs) error {
 	if _, err := os.ReadDir(cfg.LogDir); cfg.OnlyThere && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no folder %s", cfg.LogDir)

@@ -97,8 +97,8 @@ func (r *Rendezvous) readConf(settings *reader, items []rdzvconf.Item, from surr
 	}
 }
 
-// warnVoters warns if the option voters cannot have its effect: agents of one machine end together, so one of them keeps
-// the store alone.
+// warnVoters warns if the option voters cannot have its effect: agents of one machine end together, so one of them
+// keeps the store alone.
 func (r *Rendezvous) warnVoters(settings *reader, items []rdzvconf.Item) {
 	given := slices.ContainsFunc(items, func(item rdzvconf.Item) bool { return item.Key == "voters" })
 	oneMachine := r.Local || len(r.Endpoints) == 1 && rdzvconf.OnlyHere(r.Endpoints[0].Host, r.IsHost)

@@ -14,9 +14,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// choose returns the job that a command without an endpoint means: the one with the run id, else the only one of the
-// user whose run id begins so, or without a run id the only one of the user. Root reaches other users' jobs by their
-// whole run ids alone, and only those that no job of root has.
+// choose returns the job that a command without an endpoint means. With a run id, that is the user's job with this run
+// id, else the user's only job whose run id begins with it. Without a run id, it is the user's only job. Root reaches a
+// job of another user only by its whole run id, and only if no job of root has that run id.
 func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 	var mine, others, begin []LocalJob
 	for _, j := range all {
@@ -54,8 +54,8 @@ func choose(all []LocalJob, runID string, uid int) (LocalJob, error) {
 	}
 }
 
-// chooseToShow is choose for a command that changes nothing. If several jobs of the user could be meant, it returns the
-// only one that was started in this directory, and calls note with a line that says so.
+// chooseToShow is choose for a command that changes nothing. If there is no run id and the user has several jobs, it
+// returns the only one that was started in this directory, and calls note with a line that says so.
 func chooseToShow(all []LocalJob, runID string, uid int, note func(string)) (LocalJob, error) {
 	mine := slices.DeleteFunc(slices.Clone(all), func(j LocalJob) bool { return j.uid != uid })
 	here := slices.DeleteFunc(slices.Clone(mine), func(j LocalJob) bool { return !j.isStartedHere() })
@@ -67,8 +67,8 @@ func chooseToShow(all []LocalJob, runID string, uid int, note func(string)) (Loc
 	return here[0], nil
 }
 
-// findShown returns the job of this machine that a command which changes nothing means; false if the store shows it, or
-// shows more of it: it knows all nodes. A line about the choice goes to note.
+// findShown is findLocal for a command that changes nothing. local is also false if the job's store can be asked at the
+// endpoint that the scheduler's job would use, because the store knows all nodes. A line about the choice goes to note.
 func findShown(
 	ctx context.Context, t config.Target, machine jobs.Folders, note func(string),
 ) (job LocalJob, local bool, err error) {
@@ -78,7 +78,7 @@ func findShown(
 	return job, local && (t.Inferred == nil || job.Endpoint == "" || job.RunID != t.RunID), err
 }
 
-// onlyOne returns the only one of the jobs whose run ids begin with prefix.
+// onlyOne returns the only job in begin, the jobs whose run ids begin with prefix; an error if there are several.
 func onlyOne(begin []LocalJob, prefix string) (LocalJob, error) {
 	if len(begin) == 1 {
 		return begin[0], nil
@@ -89,11 +89,12 @@ func onlyOne(begin []LocalJob, prefix string) (LocalJob, error) {
 	}
 }
 
-// chooseFunc is choose, or chooses as it does.
+// chooseFunc returns one of the local jobs, as choose does.
 type chooseFunc func(all []LocalJob, runID string, uid int) (LocalJob, error)
 
-// findLocal returns the job of this machine that a command means; false if it means the job at an endpoint. An endpoint
-// that the scheduler's job would use comes second: a job of one node has none.
+// findLocal returns the job of this machine that a command means. local is false if the command means the job at an
+// endpoint. A job of this machine is preferred to an endpoint that was inferred from the scheduler's job, because a job
+// of one node has no endpoint.
 func findLocal(
 	ctx context.Context, t config.Target, machine jobs.Folders, choose chooseFunc,
 ) (job LocalJob, local bool, err error) {
@@ -118,8 +119,8 @@ func findLocal(
 	return job, true, err
 }
 
-// ofScheduler returns the user's jobs that a command may mean in a scheduler's job: those with the run id, else those
-// that were started in the same scheduler's job.
+// ofScheduler returns the user's jobs that a command may mean in a scheduler's job: those with the run id, or without a
+// run id those that were started in the same scheduler's job.
 func ofScheduler(all []LocalJob, t config.InferredTarget, uid int) (found []LocalJob) {
 	for _, j := range all {
 		sameJob := t.SchedulerJob != "" && j.schedulerJob == t.SchedulerJob
@@ -145,7 +146,8 @@ func describeJobs(all []LocalJob) string {
 	return strings.Join(names, ", ")
 }
 
-// describe says for people which job j is: its script, its launchers, another user, and where it was started.
+// describe identifies job j for people: its script, its launchers' pids, its user if that is another one, and where it
+// was started.
 func (j LocalJob) describe() string {
 	text := printable.Line(j.Script) + ", pid " + cmp.Or(joinPIDs(j.PIDs), "unknown")
 	if j.uid != os.Geteuid() {
@@ -174,7 +176,7 @@ func startedHere(j LocalJob) error {
 		describeJobs([]LocalJob{j}), printable.Quote(j.RunID))}
 }
 
-// noJobError says that the job runs not on this machine, or that no job does.
+// noJobError says that the job does not run on this machine, or that no job does.
 type noJobError struct {
 	runID  string
 	others []LocalJob // of other users, if root asks

@@ -8,6 +8,9 @@
 //	Watch...   elasticrun status: asks one agent, or the store of a job   (watch.go, fetch.go, printer.go)
 //	LocalJobs  elasticrun ps: the jobs on this machine, by their sockets  (ps.go, choose.go, local.go)
 //	Stop       elasticrun stop: closes a run, by a socket or in its store (stop.go)
+//	Stacks     elasticrun stacks: where a job's workers are               (stackscommand.go, stacks.go)
+//	PrintRuns  the runs of this user with log folders                     (runs.go)
+//	ServeHealth answers health checks of the agent                        (health.go)
 //
 // A Tracker and an Observer may be used from any goroutine. Neither can block the agent: a Tracker only stores what the
 // events say, and slow measurements run in goroutines that are started on demand.

@@ -64,8 +64,8 @@ func roundTrip(
 	return io.ReadAll(io.LimitReader(res.Body, maxReply))
 }
 
-// watchedConn is a connection that records whether the other end has ended it without a reply. If it ends before the
-// request is sent, package http returns an error that it does not export.
+// watchedConn is a connection that records whether the other end has closed it without a reply. If that happens before
+// the request is sent, package http returns an error that it does not export.
 type watchedConn struct {
 	net.Conn
 	ended *atomic.Bool
@@ -91,7 +91,7 @@ func parse(data []byte) (Snapshot, error) {
 	return s, nil
 }
 
-// errNotListening is the error of a request to an address without an agent.
+// errNotListening is the error of a request to an address at which nothing listens.
 var errNotListening = errors.New("nothing listens there: give the --status-addr of a running job")
 
 // describe turns an error of net/http into one for people.

@@ -21,7 +21,7 @@ const (
 	askTimeout = 500 * time.Millisecond
 )
 
-// Health is what a health check is replied.
+// Health is the reply to a health check.
 type Health struct {
 	Alive bool `json:"alive"`
 	// LastProgress is how many seconds ago the agent's loop made progress, as far as health checks have seen it.
@@ -41,12 +41,12 @@ type WorkerHealth struct {
 // liveness remembers when an agent has made progress. Its methods may be called concurrently.
 type liveness struct {
 	mu       sync.Mutex
-	progress time.Time // the last time that it was seen
-	silent   time.Time // when the agent was first silent since then; zero for never
+	progress time.Time // when a check last saw progress
+	silent   time.Time // the first check since then that saw none; zero if there was none
 }
 
-// record says whether the agent makes progress now, and returns whether it counts as alive and since when it has made
-// none. An agent that is asked rarely is not blamed for the time in which nobody asked.
+// record records whether the agent makes progress now. It returns whether the agent counts as alive, and how long ago a
+// check last saw progress. The time in which nobody asked does not count against the agent.
 func (l *liveness) record(now time.Time, progress bool) (alive bool, since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,8 +60,8 @@ func (l *liveness) record(now time.Time, progress bool) (alive bool, since time.
 }
 
 // ServeHealth answers health checks on l until the server is closed: 200 if the agent is alive, else 503, on every
-// path. While workers run, answers must report whether the agent's loop answers before ctx ends. In other states the
-// agent waits for something that has a limit of its own, and counts as alive.
+// path. It calls answers while workers run; answers must report whether the agent's loop replies before ctx ends. In
+// other states the agent waits for something that has a limit of its own, and counts as alive.
 func ServeHealth(
 	l net.Listener, observer *Observer, answers func(ctx context.Context) bool, logger zerolog.Logger,
 ) *httpserver.Server {
@@ -93,12 +93,12 @@ func healthHandler(observer *Observer, alive *liveness, answers func(ctx context
 // HealthPortEnv is the variable with the port of ServeHealth.
 const HealthPortEnv = "TORCHELASTIC_HEALTH_CHECK_PORT"
 
-// health asks the agent.
+// health asks the agent's loop whether it makes progress, and returns the reply to a health check.
 func (o *Observer) health(ctx context.Context, alive *liveness, answers func(ctx context.Context) bool) Health {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	progress := o.tracker.Snapshot().State != Running || answers(ctx) ||
-		o.tracker.Snapshot().State != Running // the agent has stopped to watch workers meanwhile
+		o.tracker.Snapshot().State != Running // the agent has stopped watching workers meanwhile
 	s := o.state()
 	h := Health{State: s.State, Workers: []WorkerHealth{}}
 	ok, since := alive.record(time.Now(), progress)

@@ -20,8 +20,8 @@ type Job struct {
 	// Result says how the job has ended, Why gives the reason. Both are empty while it runs.
 	Result string `json:"result,omitempty"`
 	Why    string `json:"why,omitempty"`
-	// Goodput is how all workers of the job have used their time, as the first node that has replied knows it; null before
-	// the first round.
+	// Goodput is how all workers of the job have used their time: as recorded at its end, else as the first of Nodes that
+	// knows it reports it; null before the first round.
 	Goodput *goodput.Goodput `json:"goodput,omitempty"`
 	// Store says who keeps the job's coordination store; null if that is not known, or the agents do not keep it together.
 	Store *Store `json:"store,omitempty"`
@@ -36,10 +36,11 @@ type Store struct {
 	Leader string   `json:"leader"`
 	// SurvivesLoss says that any one node may be lost now.
 	SurvivesLoss bool `json:"survives_loss"`
-	// Heirs are the addresses of the agents that can take over from the only one that keeps it, if that is killed.
+	// Heirs are the addresses of the agents that can take over from the only voter if its agent is killed.
 	Heirs []string `json:"heirs,omitempty"`
-	// Problem says why the loss of the leader's node may end the job: after its name, if it keeps the store alone, else
-	// which of the others do not reach each other. It is "" until that has lasted.
+	// Problem says why the loss of the leader's node may end the job. If that node keeps the store alone, Problem is a
+	// text that follows the node's name; else it names the voters that do not reach each other. It is "" until the problem
+	// has lasted for a while.
 	Problem string `json:"problem,omitempty"`
 }
 

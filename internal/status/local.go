@@ -23,12 +23,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// maxRequester bounds the name of who stops a job, in bytes.
+// maxRequester bounds the name of the person who stops a job, in bytes.
 const maxRequester = 200
 
-// CloseRun closes the run of an agent. by says for people who asks. Its error is an [*rdzv.EndedError] if the run had
-// ended before, or has ended otherwise, and [elastic.ErrNotJoined] if only the agent ends. After another error it is
-// unknown whether the run ends.
+// CloseRun closes the run of an agent. by names the requester, for people. The error is an [*rdzv.EndedError] if the
+// run had ended before, or has ended otherwise, and [elastic.ErrNotJoined] if only the agent ends. After another error
+// it is unknown whether the run ends.
 type CloseRun func(ctx context.Context, by string) error
 
 // ServeLocal serves an agent's status on l to commands of the same user, and closes the run for them. l decides who may

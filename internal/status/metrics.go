@@ -69,7 +69,7 @@ func families() []family {
 	return append(all, torchFamilies()...)
 }
 
-// goodputFamilies are about the whole job, as this node knows it. Each is missing before the first round.
+// goodputFamilies returns the metrics of the whole job, as this node knows it. They are missing before the first round.
 func goodputFamilies() []family {
 	return []family{
 		{
@@ -99,7 +99,7 @@ func ofNode(name, help string, value func(Snapshot) float64) family {
 	return family{name: name, help: help, values: func(s Snapshot, add addFunc) { add(value(s)) }}
 }
 
-// ofRound is a metric that is missing before the node's first round.
+// ofRound returns a metric that is missing before the node's first round.
 func ofRound(name, help string, value func(Snapshot) float64) family {
 	return family{name: name, help: help, values: func(s Snapshot, add addFunc) {
 		if s.Round != nil && s.NodeRank != nil {
@@ -109,7 +109,7 @@ func ofRound(name, help string, value func(Snapshot) float64) family {
 }
 
 func workerFamilies() []family {
-	// of is a metric of workers; without a value for a worker for which value returns nil.
+	// of returns a metric with a value for each worker, except those for which value returns nil.
 	of := func(name, help string, value func(Worker) *float64) family {
 		return family{name: name, help: help, labels: []string{"local_rank"}, values: func(s Snapshot, add addFunc) {
 			for _, w := range s.Workers {

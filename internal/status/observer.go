@@ -32,7 +32,7 @@ type UsageSampler interface {
 	Sample(pids map[int]int) map[int]procs.Usage
 }
 
-// Sources are what an Observer measures on demand. Each may be nil.
+// Sources are what an Observer measures on demand. Each function may be nil.
 type Sources struct {
 	Usage UsageSampler
 	// LastLines returns workers' last lines by local rank. It may block on a disk.
@@ -98,7 +98,7 @@ func NewObserver(tracker *Tracker, from Sources) *Observer {
 	return o
 }
 
-// Observe returns the status of the agent within 2 s. A value that cannot be measured in time is that of the last call.
+// Observe returns the status of the agent within 2 s. A value that cannot be measured in time is the last one measured.
 func (o *Observer) Observe(ctx context.Context) Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()

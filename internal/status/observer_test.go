@@ -37,7 +37,7 @@ func running() *Tracker {
 	return b
 }
 
-// Where /proc has other processes under the workers' pids, none is read.
+// If /proc belongs to another pid namespace, no process in it is read.
 func TestStacksOfForeignProc(t *testing.T) {
 	o := NewObserver(running(), Sources{
 		Signs: func() map[int]stacks.Life { return map[int]stacks.Life{1: {Quiet: 7}} },
@@ -116,7 +116,7 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// What fails is asked once.
+// A measurement that has failed is not tried again.
 func TestProbeGivesUp(t *testing.T) {
 	asked, failed := 0, 0
 	p := probe[int]{

@@ -23,8 +23,8 @@ type Printer struct {
 	shown bool
 }
 
-// NewPrinter returns a Printer that writes to stdout, and what is no status to notes. On a terminal --watch shows only
-// the latest status, elsewhere one after the other.
+// NewPrinter returns a Printer that writes statuses to stdout and other lines to notes. With --watch a terminal shows
+// only the latest status; any other stdout gets one status after the other.
 func NewPrinter(cfg *config.Status, stdout, notes io.Writer) *Printer {
 	p := &Printer{cfg: cfg, out: stdout, notes: notes}
 	if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -69,7 +69,7 @@ func (p *Printer) format(j Job) (string, error) {
 	return j.Text(), nil
 }
 
-// Note prints a line that is no status.
+// Note prints a line that is not a status.
 func (p *Printer) Note(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.notes, "elasticrun: "+format+"\n", args...) // the user's terminal may have gone
 }
@@ -92,7 +92,7 @@ func fit(text string, size func() (width, height int)) string {
 
 // cutColumns cuts a line to a width in columns.
 func cutColumns(line string, width int) string {
-	column, cut := 0, 0 // cut leaves room for the sign of the cut
+	column, cut := 0, 0 // cut leaves room for the "…"
 	for i, r := range line {
 		if column <= width-1 {
 			cut = i

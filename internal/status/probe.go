@@ -11,7 +11,7 @@ import (
 type probe[T any] struct {
 	ask   func(ctx context.Context) (T, error)
 	every time.Duration // a result of up to this age is used again
-	// failed is called with the first error, which ends all measurements.
+	// failed is called with the first error, after which nothing is measured any more. It is called with mu locked.
 	failed func(error)
 
 	mu      sync.Mutex

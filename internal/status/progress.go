@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// AskStacks asks the agents of a round for their workers' stacks, on behalf of the agent of a rank. Nil says that
-// nobody was asked. [elastic.Handler] has it as a method.
+// AskStacks asks the agents of a round for their workers' stacks, on behalf of the agent with that node rank. Nil says
+// that nobody was asked. [elastic.Handler] has such a method.
 type AskStacks func(ctx context.Context, round, rank int) *elastic.Snapshot
 
 // Progress says in one line which workers of this node have finished and where the others are; "" if none runs.
@@ -27,8 +27,8 @@ func (o *Observer) Progress(ctx context.Context) string {
 	return stacks.Progress(done, running, nil)
 }
 
-// JobProgress is Progress for the workers of all nodes, by the replies of their agents within 4 s. It returns "" if
-// another node asks.
+// JobProgress is Progress for the workers of all nodes, by the replies of their agents within 4 s. It returns "" if the
+// agents were not asked, such as before the first round or if another node asks them.
 func (o *Observer) JobProgress(ctx context.Context, ask AskStacks) string {
 	s := o.tracker.Snapshot()
 	if ask == nil || s.Round == nil || s.NodeRank == nil {

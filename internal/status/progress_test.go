@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// TestProgressOf checks what is said of the nodes that have replied, have left, or are silent.
+// TestProgressOf checks the line about nodes that have replied, have left, or are silent.
 func TestProgressOf(t *testing.T) {
 	at := func(rank int, state string) stacks.Worker {
 		return stacks.Worker{

@@ -26,13 +26,13 @@ const (
 	localTimeout = 2 * time.Second
 	maxAsked     = 32
 
-	// maxName bounds a run id, a script and a state in the list for people, maxPath the log folder, in bytes. Jobs of
-	// other users may have any, and a column is as wide as its longest cell.
+	// maxName bounds a run id, a script and a state in the list for people, maxPath the log folder, in bytes. Those of
+	// other users' jobs may have any length, and a column is as wide as its longest cell.
 	maxName = 100
 	maxPath = 4096
 )
 
-// NoReply is the state of a job whose launcher does not reply.
+// NoReply is the state of a job whose launchers do not reply.
 const NoReply State = "no reply"
 
 // LocalJob is a job of which launchers run on this machine.
@@ -42,21 +42,22 @@ type LocalJob struct {
 	User     string `json:"user"`
 	Backend  string `json:"rdzv_backend"`
 	Endpoint string `json:"rdzv_endpoint,omitempty"` // empty for a job of one node
-	// State is that of the job's first launcher, or NoReply. Round is the latest one, null before the first.
+	// State is that of the first launcher that has replied. If none has, it is Suspended if a launcher is stopped by a
+	// signal, else NoReply. Round is the latest one, null before the first.
 	State State `json:"state"`
-	// Why and WhyTime are those of that launcher's Snapshot.
+	// Why and WhyTime are those of the first launcher that has replied.
 	Why     string       `json:"why,omitempty"`
 	WhyTime *report.Time `json:"why_time,omitempty"`
 	Round   *Round       `json:"round"`
 	Since   report.Time  `json:"since"` // the start of the first launcher
 	LogDir  string       `json:"log_dir,omitempty"`
-	// PIDs are the launchers on this machine, as the user has started them, so far as they are known.
+	// PIDs are the processes that the user has started on this machine, as far as they are known.
 	PIDs []int `json:"pids"`
 
 	uid               int
 	schedulerJob, dir string // as in jobs.Launcher
 	launchers         []jobs.Running
-	replied           bool // one of them has
+	replied           bool // one of the launchers has
 }
 
 // LocalJobs returns the jobs of this user on this machine, or of all users, in the order of their start.
@@ -149,7 +150,7 @@ func PrintJobs(ctx context.Context, cfg *config.PS, machine jobs.Folders, stdout
 	return err
 }
 
-// jobsText shows jobs to people, one line each, and below what those wait for that do.
+// jobsText shows jobs to people, one line each. Below, it says what each waiting job waits for.
 func jobsText(all []LocalJob, users bool, now time.Time) string {
 	if len(all) == 0 {
 		if users {

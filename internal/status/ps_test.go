@@ -259,7 +259,7 @@ func TestStopNotJoined(t *testing.T) {
 	}
 }
 
-// TestStopEnded checks that nobody is told to signal a launcher that has ended: its pid may be another process's.
+// TestStopEnded checks that no advice names the pid of a launcher that has ended: it may be another process's.
 func TestStopEnded(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}
 	entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: 7})
@@ -276,7 +276,7 @@ func TestStopEnded(t *testing.T) {
 	}
 }
 
-// TestStopFromDirectory checks that a command without a run id ends only a job that was started in the same directory.
+// TestStatusFromDirectory checks that stop without a run id ends only a job that was started in the same directory.
 // Of several jobs, status shows the only one that was started in this directory, and says so. stop ends none.
 func TestStatusFromDirectory(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}

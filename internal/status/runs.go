@@ -38,7 +38,7 @@ func knownRuns(machine jobs.Folders) map[string]jobs.Ended {
 	return runs
 }
 
-// PrintRuns lists the runs with the log folders that choose selects from the known ones, in its order.
+// PrintRuns lists the runs whose log folders choose returns, in this order. choose gets the folders that are known.
 func PrintRuns(machine jobs.Folders, choose func(known []string) []string, stdout io.Writer) error {
 	known := knownRuns(machine)
 	var folders []string

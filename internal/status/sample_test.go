@@ -115,7 +115,7 @@ func replaceBetween(t *testing.T, doc []byte, name, text string) []byte {
 	return bytes.Join([][]byte{before, begin, []byte(text), end, after}, nil)
 }
 
-// sampleJob is that node among others.
+// sampleJob returns a job with the node of sample among others.
 func sampleJob() Job {
 	s := sample()
 	waiting := Snapshot{State: Waiting, Since: report.Time{Time: epoch.Add(20 * 1e9)}, LocalWorldSize: 2}

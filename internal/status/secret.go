@@ -19,8 +19,8 @@ type secretReply struct {
 }
 
 // secretOfRun asks this user's launchers of a run on this machine for the secret of its agents. The secret is empty if
-// the run has none, or if no launcher is here. It can be used at an endpoint that is not the run's: the store there
-// must prove first that it knows the secret.
+// the run has none, or if no launcher is here. A wrong endpoint does not learn the secret: the store there must prove
+// first that it knows it.
 func secretOfRun(ctx context.Context, machine jobs.Folders, runID string) config.Secret {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -37,8 +37,8 @@ func secretOfRun(ctx context.Context, machine jobs.Folders, runID string) config
 	return config.Secret{}
 }
 
-// withoutSecret says of a store that demands a secret where a command of that role finds the secret of the Slurm job,
-// which is empty for none.
+// withoutSecret adds advice to the error of a store that demands a secret: on a node of the Slurm job the command of
+// this role finds the secret by itself. slurmJob is the job's id; empty for none.
 func withoutSecret(err error, role coord.Role, slurmJob string) error {
 	refused, ok := errors.AsType[*coord.RefusedError](err)
 	if !ok || refused.Reason != coord.ReasonSecret || slurmJob == "" {

@@ -18,7 +18,7 @@ import (
 const (
 	// maxConns is how many clients are served at a time.
 	maxConns = 32
-	// requestTimeout bounds a client's request, replyTimeout the request and the reply together.
+	// requestTimeout bounds a client's request. replyTimeout bounds the time from its header to the end of the reply.
 	requestTimeout, replyTimeout = 3 * time.Second, 10 * time.Second
 )
 

@@ -173,7 +173,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A client that is up to no good neither gets far nor keeps others out for long.
+// A malicious client gets at most one reply, and does not keep others out for long.
 func TestServerIsBounded(t *testing.T) {
 	addr := served(t, running())
 	dial := func() net.Conn {

@@ -65,8 +65,8 @@ type Snapshot struct {
 
 	State State       `json:"state"`
 	Since report.Time `json:"since"` // of the state
-	// Why says what the node waits for, why workers are stopped, or why the launcher ends. WhyTime is when the node said
-	// what it waits for, which may be a time that is left; null in other states.
+	// Why says what the node waits for, why workers are stopped, or why the launcher ends. WhyTime is when Why was set: a
+	// node that waits may name a remaining time. It is null in other states than Waiting.
 	Why     string       `json:"why,omitempty"`
 	WhyTime *report.Time `json:"why_time,omitempty"`
 
@@ -115,7 +115,7 @@ type Failure struct {
 // Hang says that no worker of the job makes progress.
 type Hang struct {
 	Time report.Time `json:"time"` // when it was found
-	// Ranks are the workers that are the likeliest reason; empty if that could not be told.
+	// Ranks are the workers that are the likeliest reason; empty if that is not known.
 	Ranks   []int  `json:"ranks,omitempty"`
 	Summary string `json:"summary"`
 }
@@ -131,9 +131,9 @@ type Worker struct {
 	Signal    string      `json:"signal,omitempty"`
 	// Usage is that of the worker and all of its descendants; null if unknown.
 	Usage *Usage `json:"usage"`
-	// Quiet is the time since its last sign of life in seconds, as of the last sample, which is up to 15 s old; null if
-	// nobody looks for signs. Sign is that sign, as in [stacks.Life]; empty if it has shown none. Step is the last step
-	// that it has reported; null if none.
+	// Quiet is the time since the worker's last sign of life in seconds, as of the last sample, which is up to 15 s old;
+	// null if nobody looks for signs. Sign is that sign, as in [stacks.Life]; empty if the worker has shown none. Step is
+	// the last step that the worker has reported; null if none.
 	Quiet *float64 `json:"quiet,omitempty"`
 	Sign  string   `json:"sign,omitempty"`
 	Step  *int64   `json:"step,omitempty"`
@@ -159,10 +159,11 @@ type GPU struct {
 	MemoryTotalBytes   *int64 `json:"memory_total_bytes"`
 }
 
-// Brief returns s as JSON of at most limit bytes. It leaves out the last workers if they do not fit.
+// Brief returns s as JSON of at most limit bytes. It leaves out the last workers if they do not fit, and exceeds the
+// limit only if s does not even fit without workers. It omits Store, because every reader of the store knows it.
 func (s Snapshot) Brief(limit int) []byte {
 	all := s.Workers
-	s.Store = nil // who reads the store knows
+	s.Store = nil
 	for keep := len(all); ; keep /= 2 {
 		s.Workers, s.WorkersLeftOut = all[:keep], len(all)-keep
 		data, err := json.Marshal(s)
@@ -172,7 +173,7 @@ func (s Snapshot) Brief(limit int) []byte {
 	}
 }
 
-// clone returns a copy with its own lists.
+// clone returns a copy with its own Workers and GPUs.
 func (s Snapshot) clone() Snapshot {
 	s.Workers, s.GPUs = slices.Clone(s.Workers), slices.Clone(s.GPUs)
 	return s

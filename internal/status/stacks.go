@@ -20,8 +20,8 @@ const (
 	maxStacks = 1 << 20
 )
 
-// Stacks returns what the workers of this node are doing, by local rank, within 2 s. The kernel can make the read of a
-// worker's memory wait; such a worker has that as its problem.
+// Stacks returns what the workers of this node are doing, by local rank, within 2 s. If the kernel does not let a
+// worker's memory be read in time, the worker's Problem says so.
 func (o *Observer) Stacks(ctx context.Context, allThreads bool) []stacks.Worker {
 	return o.StacksOf(ctx, nil, allThreads)
 }
@@ -53,7 +53,7 @@ func (o *Observer) StacksOf(ctx context.Context, localRanks []int, allThreads bo
 	}
 	done := make(chan read, len(workers))
 	for at, w := range workers {
-		// It outlives this call if the kernel does not answer: nothing can end the system call.
+		// This goroutine outlives the call if the kernel does not answer: a blocked system call cannot be canceled.
 		go func() { done <- read{at, stacks.Read(w, allThreads)} }()
 	}
 	missing := len(workers)
@@ -76,8 +76,8 @@ func (o *Observer) StacksOf(ctx context.Context, localRanks []int, allThreads bo
 	return workers
 }
 
-// PackStacks returns the workers as elasticrun stacks reads them from the store. If they are too large, the last of
-// them have a problem instead of their threads.
+// PackStacks returns the workers in the form in which elasticrun stacks reads them from the store. If they are too
+// large, the last workers get a Problem instead of their Threads.
 func PackStacks(workers []stacks.Worker) []byte {
 	workers = slices.Clone(workers)
 	for i := len(workers); ; i-- {
@@ -92,7 +92,7 @@ func PackStacks(workers []stacks.Worker) []byte {
 	}
 }
 
-// maxUnpacked bounds the stacks of one node, in bytes.
+// maxUnpacked bounds the unpacked stacks of one node, in bytes.
 const maxUnpacked = 64 << 20
 
 // UnpackStacks is the inverse of [PackStacks].

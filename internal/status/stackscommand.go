@@ -36,8 +36,8 @@ type JobStacks struct {
 	allThreads, local bool
 }
 
-// Stacks returns what the workers of a job are doing: of its launchers on this machine if it is found here, else of all
-// its agents. Notes for people go to note.
+// Stacks returns what the workers of a job are doing. It asks the job's launchers on this machine if the job is found
+// here, else all its agents. Notes for people go to note.
 func Stacks(
 	ctx context.Context, cfg *config.Stacks, machine jobs.Folders, version string, note func(string),
 ) (*JobStacks, error) {
@@ -75,7 +75,7 @@ func Stacks(
 	return j, nil
 }
 
-// where ends a sentence about workers.
+// where returns the end of a sentence about workers: it names this machine if only its workers were read.
 func (j *JobStacks) where() string {
 	if j.local {
 		return " on this machine"
@@ -153,7 +153,7 @@ func (j *JobStacks) askAgents(
 	return j.workersOf(*latest), nil
 }
 
-// workersOf returns the workers of the agents that have replied.
+// workersOf returns the workers of the agents that have replied, and adds the hosts of the others to j.Silent.
 func (j *JobStacks) workersOf(s elastic.Snapshot) []stacks.Worker {
 	if s.Record != nil {
 		for _, m := range s.Record.Members {

@@ -19,9 +19,10 @@ import (
 // StopTimeout bounds how long Stop waits for the end of a run.
 const StopTimeout = 15 * time.Second
 
-// Stop closes the run that cfg names and returns one line about it. It returns when the run's end has been written;
+// Stop closes the run that cfg names and returns one line about it. It returns when the end of the run is recorded;
 // workers may still be stopping. Its error is a [*StoppedLateError] if the run had ended before, or has ended
-// otherwise. After another error it is unknown whether the run ends.
+// otherwise, and a [*config.UsageError] if cfg does not name one run; nothing was stopped then. After another error the
+// run may end or not.
 func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version string) (string, error) {
 	late := fmt.Errorf("no result within %s", seconds.Format(StopTimeout))
 	ctx, cancel := context.WithTimeoutCause(ctx, StopTimeout, late)
@@ -56,7 +57,7 @@ func Stop(ctx context.Context, cfg *config.Stop, machine jobs.Folders, version s
 	return "closed " + what + done, nil
 }
 
-// requester names for people who asks: the user and this host.
+// requester names the user and this host, so that people see who has stopped the run.
 func requester() string {
 	host, _ := os.Hostname()
 	return userName(os.Geteuid()) + "@" + host
@@ -66,7 +67,7 @@ func requester() string {
 // run does not learn of the end from the others.
 func stopLocal(ctx context.Context, job LocalJob, by string) error {
 	closed := false
-	var alone []string // the launchers that end, but had not joined
+	var alone []string // the pids of launchers that end, but had not joined the run
 	var unconfirmed, ended error
 	for _, l := range job.launchers {
 		err := requestStop(ctx, l, by)
@@ -75,7 +76,7 @@ func stopLocal(ctx context.Context, job LocalJob, by string) error {
 			closed = true
 		case errors.Is(err, elastic.ErrNotJoined):
 			alone = append(alone, namePID(l.PID))
-		case closed: // it has learned of the end
+		case closed: // this launcher has learned of the end from the run
 		case errors.As(err, new(*rdzv.EndedError)):
 			return err
 		case errors.Is(err, errEnded):

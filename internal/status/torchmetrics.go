@@ -12,7 +12,7 @@ import (
 func groupStates() []string { return []string{"init", "healthy", "stopped", "succeeded", "failed"} }
 
 // torchFamilies returns the metrics of torch's agent, as events.Metrics keeps them. docs/status.md lists torch's names.
-// Counters are there from the start with 0, because Prometheus does not count the first increase of one that appears.
+// Counters start with 0, because Prometheus does not see the increase of a counter that appears with a higher value.
 func torchFamilies() []family {
 	all := []family{
 		{
@@ -55,7 +55,8 @@ func torchFamilies() []family {
 	return all
 }
 
-// latest is the newest value of a series of the worker group, divided by a number. It is missing before the first.
+// latest returns a metric: the newest value of a series of the worker group, divided by a number. It is missing before
+// the first value.
 func latest(name, series, help string, by float64) family {
 	return family{name: name, help: help, labels: []string{"role"}, values: func(s Snapshot, add addFunc) {
 		if v := s.ofGroup(series); v.Count > 0 {

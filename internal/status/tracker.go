@@ -25,8 +25,8 @@ func (b *Tracker) Emit(r events.Event) {
 	}
 }
 
-// Waits records what a waiting agent waits for, in words for people; empty if that is not known. It does nothing in
-// another state than Waiting.
+// Waits records what a waiting agent waits for, in words for people; empty if that is not known. at is when the text was
+// written. Waits does nothing in another state than Waiting.
 func (b *Tracker) Waits(at time.Time, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,7 +35,7 @@ func (b *Tracker) Waits(at time.Time, why string) {
 	}
 }
 
-// StoreChanged records who keeps the job's store.
+// StoreChanged records who keeps the job's store. Nil says that the agents do not keep it together.
 func (b *Tracker) StoreChanged(s *Store) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,8 @@ func (s *Snapshot) enter(state State, r events.Event, why string) {
 	s.setWhy(r.Time, why)
 }
 
-// setWhy says why the agent is in its state. The text may name a time that is left, so it has its own time.
+// setWhy sets why the agent is in its state. The text of a wait may name a remaining time, so WhyTime says when it was
+// written.
 func (s *Snapshot) setWhy(at time.Time, why string) {
 	s.Why, s.WhyTime = why, nil
 	if why != "" && s.State == Waiting {

@@ -46,8 +46,8 @@ func begun(second, round int, verdict string, restarts int) events.Event {
 	})
 }
 
-// life is a job's, as one of its nodes sees it, with the state after each record: the node's, each worker's, and what
-// is counted.
+// life returns the events of a job, as one of its nodes sees them, and after each the state of the node and of each
+// worker, and the counts.
 func life() (records []events.Event, want []string) {
 	for _, step := range []struct {
 		r    events.Event
@@ -145,7 +145,7 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// Records that do not fit, as of a defect, change nothing.
+// Events that do not fit the state, such as those of a defect, change nothing.
 func TestTrackerTakesAnything(t *testing.T) {
 	var b Tracker
 	for _, r := range []events.Event{

@@ -27,8 +27,8 @@ const (
 	agentTimeout = 4 * time.Second
 )
 
-// visit opens a session in the store of a job; leave ends it. For a job of the scheduler without a given secret it uses
-// the one that the job's launchers on this machine know.
+// visit opens a session in the store of a job; leave ends it. If the job is one of a scheduler and t has no secret, it
+// uses the secret that the job's launchers on this machine know.
 func visit(
 	ctx context.Context, role coord.Role, t *config.Target, machine jobs.Folders, version string,
 ) (store coord.Store, leave func(), err error) {
@@ -70,8 +70,8 @@ func WatchJob(
 	return watchStore(ctx, cfg, machine, version, to)
 }
 
-// watchStore shows all agents of the job at an endpoint. If the store is lost with --watch, it looks for it once more:
-// other agents may keep it.
+// watchStore shows all agents of the job at an endpoint. With --watch it looks for the store once more each time that
+// the store is lost, because other agents may keep it.
 func watchStore(
 	ctx context.Context, cfg *config.Status, machine jobs.Folders, version string, to *Printer,
 ) error {
@@ -100,7 +100,7 @@ func watchStore(
 	}
 }
 
-// storeGone is said when the store of a job that was shown is at no endpoint any more.
+// storeGone is the last line if the store of a job that was shown is not found again.
 const storeGone = "the job's store has gone: the job has ended, or it has lost its store"
 
 // showStore shows the agents that have a session in the store. again says that the store was lost, and the job may go
@@ -153,8 +153,8 @@ func noSuchRun(t config.Target) error {
 	}
 }
 
-// showSnapshots shows snapshots until one is enough or there are no more. A value that it receives from ended it puts
-// back.
+// showSnapshots shows snapshots until one is enough or there are no more. It puts a value that it receives from ended
+// back, for its caller.
 func showSnapshots(
 	ctx context.Context, cfg *config.Status, snapshots <-chan elastic.Snapshot, ended chan error, show func(Job) error,
 ) (shown bool, err error) {
@@ -171,7 +171,7 @@ func showSnapshots(
 			}
 			complete = v.Outcome != nil || !shown && v.Complete()
 			latest, arrived = &v, time.Now()
-		case <-due.C: // agents that are observed send something all the time: what is older is not the status now
+		case <-due.C: // observed agents send statuses all the time, so an old snapshot does not show the status now
 			due.Reset(backends.StatusInterval)
 			complete = latest != nil && (!shown || time.Since(arrived) < agentTimeout)
 		case lost := <-ended:
@@ -266,7 +266,8 @@ func howEnded(machine jobs.Folders, l jobs.Launcher) string {
 	return ""
 }
 
-// repeat shows what fetch returns once, or with --watch until it fails: who has ended then, and how may say more.
+// repeat shows what fetch returns, once or with --watch until fetch fails. It then notes that who has ended, with the
+// text of how, or that who does not reply.
 func repeat(
 	ctx context.Context, cfg *config.Status, to *Printer, who string, fetch func() (Job, error), how func() string,
 ) error {
@@ -305,7 +306,7 @@ type noReplyError struct {
 func (n *noReplyError) Error() string   { return n.who + ": " + n.err.Error() }
 func (n *noReplyError) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }
 
-// fetchAll requests the status of launchers of this machine, and returns those that reply. It fails if none does.
+// fetchAll requests the statuses of launchers of this machine, and returns those that arrive. It fails if none does.
 func fetchAll(ctx context.Context, launchers []jobs.Running) (seen []Snapshot, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()

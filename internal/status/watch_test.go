@@ -70,8 +70,7 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-// What is shown when: at once where all have answered, after a while where not, and then every two seconds until the
-// end.
+// A job is shown at once if all agents have answered, after a while if not, and then every two seconds until the end.
 func TestShowSnapshots(t *testing.T) {
 	complete := seenJob()
 	complete.Agents = complete.Agents[:1]
@@ -207,7 +206,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestHowEnded checks that the end of a launcher is that of this very launcher.
+// TestHowEnded checks that the end of a launcher is not taken from the record of another one.
 func TestHowEnded(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}
 	l := jobs.Launcher{RunID: "a", PID: 7, Started: time.Unix(1e9, 5)}

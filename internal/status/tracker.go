@@ -25,8 +25,8 @@ func (b *Tracker) Emit(r events.Event) {
 	}
 }
 
-// Waits records what a waiting agent waits for, in words for people; empty if that is not known. at is when the text was
-// written. Waits does nothing in another state than Waiting.
+// Waits records what a waiting agent waits for, in words for people; empty if that is not known. at is when the text
+// was written. Waits does nothing in another state than Waiting.
 func (b *Tracker) Waits(at time.Time, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,7 +35,7 @@ func (b *Tracker) Waits(at time.Time, why string) {
 	}
 }
 
-// StoreChanged records who keeps the job's store. Nil says that the agents do not keep it together.
+// StoreChanged records who keeps the job's store.
 func (b *Tracker) StoreChanged(s *Store) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

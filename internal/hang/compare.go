@@ -8,22 +8,22 @@ import (
 	"github.com/elasticrun/elasticrun/internal/stacks"
 )
 
-// idleShare is the share of a core that the processes of a worker may use without doing anything for it.
+// idleShare is the share of a core below which the processes of a worker count as idle.
 const idleShare = 0.05
 
-// childShare is the share of a core from which on the processes below a worker work for it. It is small, because a busy
-// machine leaves them little, and large enough for data loaders that wake up to see whether there is work.
+// childShare is the share of a core from which on the processes below a worker count as at work. It is small, because a
+// busy machine leaves them little CPU time. Data loaders that only wake up to look for work stay below it.
 const childShare = 0.01
 
-// receiving is how many bytes a second a worker that makes progress receives: more than the keep-alive messages of an
-// idle connection.
+// receiving is how many bytes a second a worker that makes progress receives at least. Keep-alive messages of idle
+// connections are fewer.
 const receiving = 16 << 10
 
-// Compare returns the finding with what an earlier one, that long before, adds to it. Still says that the workers are
-// where they were, and have written and received nothing. Proof stays only if none of them can have gone on: no main
-// thread has run in between or is in a timed sleep, and no worker has used CPU time. Processes below a worker that have
-// used some are at work, even if they paused during both looks, and so is one that has come to another line of the
-// user's.
+// Compare returns f with what an earlier finding adds to it; between is the time between the two. It sets Still if the
+// workers are where they were, and have reported no other step and written and received nothing. It keeps Proof only if
+// Still is set and no worker can have gone on: no main thread has run in between or is in a timed sleep, and no worker
+// has used CPU time. It sets AtWork if a process below a worker has used CPU time, even if it paused during both looks,
+// or has come to another line of the user's.
 func (f Finding) Compare(before Finding, between time.Duration) Finding {
 	f.Still = f.Hang && before.Hang && f.Key == before.Key
 	for _, w := range f.Workers {

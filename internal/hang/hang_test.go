@@ -44,7 +44,7 @@ var (
 	lock = []stacks.Frame{{File: "/srv/train.py", Line: 21, Function: "update"}, {File: "/srv/train.py", Line: 35, Function: "train"}}
 )
 
-// worker returns a worker that does this.
+// worker returns a worker with this activity and these frames.
 func worker(rank int, activity stacks.Activity, frames []stacks.Frame) stacks.Worker {
 	return stacks.Worker{
 		Rank: rank, Host: "node1", PID: 100 + rank, State: "sleeping", Wait: "futex_wait_queue",
@@ -61,7 +61,7 @@ func with(w stacks.Worker, change func(*stacks.Worker)) stacks.Worker {
 	return w
 }
 
-// three returns ranks 0 to 2, which do this, and the given ones.
+// three returns ranks 0 to 2 with this activity and these frames, and the others.
 func three(activity stacks.Activity, frames []stacks.Frame, others ...stacks.Worker) []stacks.Worker {
 	var all []stacks.Worker
 	for rank := range 3 {
@@ -248,7 +248,7 @@ func TestChildAtWork(t *testing.T) {
 	}
 }
 
-// TestCompleteAndKey checks what makes a finding complete, and that its key tells states of the workers apart.
+// TestCompleteAndKey checks what makes a finding complete, and that its key distinguishes states of the workers.
 func TestCompleteAndKey(t *testing.T) {
 	base := Judge(three("blocked", allReduce, worker(3, "blocked", lock)), nil, false)
 	if !base.Complete || base.Quiet != time.Minute {

@@ -17,21 +17,21 @@ type Finding struct {
 	// Hang says that no worker makes progress, as far as can be seen from outside. If it is false, Why says why not.
 	Hang bool
 	Why  string
-	// Proof says that no worker can go on by itself: each is blocked or stopped, or has exited.
+	// Proof says that no worker can go on by itself: each is blocked, stopped or in disk sleep, or has exited.
 	Proof bool
 	// Still says that an earlier look has found the same, and that no worker has written anything since; see Compare.
 	Still bool
-	// AtWork says that a process that a worker has started uses CPU time, so that the worker may only wait for it.
+	// AtWork says that a process below a worker uses CPU time, so that the worker may just be waiting for it.
 	AtWork bool
-	// Complete says that the state of every worker is known.
+	// Complete says that all nodes have replied, and that the activity of every running worker is known.
 	Complete bool
 	// Key is equal in two findings if the workers do the same in both.
 	Key string
-	// Quiet is how long ago the last sign of life of any running worker was.
+	// Quiet is how long ago the last sign of life of any running worker was; 0 if none runs.
 	Quiet time.Duration
 	// SinceOutput is how long ago the last output of any running worker was, whether it was a sign of life or not.
 	SinceOutput time.Duration
-	// Odd are the ranks that are the likeliest reason, in order; empty if that cannot be told. Reason says why these.
+	// Odd are the ranks that are the likeliest reason, in order; empty if none stands out. Reason says why these.
 	Odd    []int
 	Reason Reason
 	// Workers are those that the finding is about, by rank, and Silent the nodes that have not replied.
@@ -39,12 +39,12 @@ type Finding struct {
 	Silent  []string
 }
 
-// SpinTimeout is how long no worker must have shown a sign of life before one that uses CPU time counts as hanging, if
-// nobody has said how long a pause may be: it may compute, as the first step of a compiled model does.
+// SpinTimeout applies if the user has set no timeout. A worker that uses CPU time may compute, as in the first step of
+// a compiled model. It counts as hanging only after no worker has shown a sign of life for this long.
 const SpinTimeout = 5 * time.Minute
 
-// Judge returns what the workers of a job show. Silent are the nodes that have not replied. auto says that nobody has
-// said how long a pause may be.
+// Judge returns what the workers of a job show. silent are the nodes that have not replied. auto says that the user has
+// set no timeout for a pause.
 func Judge(workers []stacks.Worker, silent []string, auto bool) Finding {
 	byRank := func(a, b stacks.Worker) int { return cmp.Compare(a.Rank, b.Rank) }
 	f := Finding{
@@ -81,8 +81,8 @@ func Judge(workers []stacks.Worker, silent []string, auto bool) Finding {
 	return f
 }
 
-// exited says that the worker's process has ended. A worker whose state is not known has not: its process has so many
-// threads, or the kernel is so slow, that it could not be read in time.
+// exited reports whether the worker's process has ended. A worker of unknown state counts as running: its process has
+// so many threads, or the kernel is so slow, that it could not be read in time.
 func exited(w stacks.Worker) bool { return w.Ended() || w.State == stacks.Exited }
 
 // activityOf returns what a running worker does.
@@ -93,7 +93,8 @@ func activityOf(w stacks.Worker) stacks.Activity {
 	return w.Life.Activity
 }
 
-// canGoOn says that a worker may go on by itself: it has CPU time, or wakes up now and then.
+// canGoOn reports whether a worker may go on by itself: it uses CPU time or wakes up now and then, or too little is
+// known of it.
 func canGoOn(w stacks.Worker) bool {
 	if exited(w) {
 		return false
@@ -144,7 +145,8 @@ func (f Finding) whyNone(running int) string {
 	return ""
 }
 
-// busyShare is the share of a core from which on the other threads or the children of a worker may compute for it.
+// busyShare is a share of a core. A worker whose processes use at least that much may compute, in other threads or in
+// children, even if its main thread does not.
 const busyShare = 0.25
 
 // whyNotYet says which worker may compute and has not been silent for long enough; empty for none.

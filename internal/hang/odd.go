@@ -21,10 +21,11 @@ const (
 	OtherOperation Reason = "operation" // it waits for a peer in another operation than the others
 	OtherPlace     Reason = "place"     // it is at another place in the program than most
 	BehindOthers   Reason = "behind"    // it has reported an earlier step than the others
-	SameEverywhere Reason = ""          // all do the same
+	SameEverywhere Reason = ""          // all do the same, or no rank stands out
 )
 
-// odd returns the ranks that are the likeliest reason, and why.
+// odd returns the ranks that are the likeliest reason, and why; no rank if none stands out. A job's only worker is the
+// reason.
 func odd(workers []stacks.Worker) ([]int, Reason) {
 	all := len(workers)
 	if all < 2 {
@@ -55,7 +56,7 @@ func odd(workers []stacks.Worker) ([]int, Reason) {
 		}
 		elsewhere := some(func(w stacks.Worker) bool { return !waitsForPeer(w) && !exited(w) })
 		switch {
-		case 2*len(elsewhere) > all: // they may wait, too: for a GPU, or for the result of an asynchronous operation
+		case 2*len(elsewhere) > all: // these may wait too: for a GPU, or for the result of an asynchronous operation
 			return nil, SameEverywhere
 		case len(elsewhere) > 0:
 			return ranksOf(elsewhere), NotWaiting
@@ -85,8 +86,8 @@ func ranksOf(workers []stacks.Worker) []int {
 	return ranks
 }
 
-// minority returns the workers outside the largest group of those that are at one place, if that group is the only
-// largest one and has at least half of the workers.
+// minority groups the workers by place and returns those outside the largest group. It returns nil if several groups
+// are the largest, or if the largest has less than half of the workers.
 func minority(workers []stacks.Worker, place func(stacks.Worker) string) []stacks.Worker {
 	groups := map[string]int{}
 	for _, w := range workers {
@@ -107,7 +108,8 @@ func minority(workers []stacks.Worker, place func(stacks.Worker) string) []stack
 	return slices.DeleteFunc(slices.Clone(workers), func(w stacks.Worker) bool { return place(w) == most })
 }
 
-// behind returns the workers whose last reported step is lower than that of the others, which must be the most.
+// behind returns the workers whose last reported step is lower than the highest. It returns nil if a worker has
+// reported no step, or if more than half of the workers are behind.
 func behind(workers []stacks.Worker) []stacks.Worker {
 	var highest int64
 	for i, w := range workers {
@@ -148,8 +150,8 @@ func userPath(w stacks.Worker) string {
 	return path.String()
 }
 
-// operation is the call in which a worker waits for a peer: the outermost one below the user's code, since the inner
-// ones are those of wrappers and helpers. It is empty if the worker does not wait for one.
+// operation returns the call in which a worker waits for a peer; "" if it does not wait for one. Of several such calls
+// it is the one next to the user's code, because the inner ones are wrappers and helpers.
 func operation(w stacks.Worker) string {
 	name := ""
 	for _, f := range w.Frames() {
@@ -163,8 +165,8 @@ func operation(w stacks.Worker) string {
 	return name
 }
 
-// waitsForPeer says that the main thread is in a call that waits for other ranks. Calls outside the user's innermost
-// one do not count: DistributedDataParallel.forward calls the user's model.
+// waitsForPeer reports whether the main thread is in a call that waits for other ranks. Callers of the user's innermost
+// call do not count: DistributedDataParallel.forward calls the user's model.
 func waitsForPeer(w stacks.Worker) bool { return !exited(w) && operation(w) != "" }
 
 // waits are the calls in which a worker waits for other ranks: the end of a file's path and, unless the whole file
@@ -192,7 +194,7 @@ var waits = []struct {
 	{"horovod/torch/mpi_ops.py", []string{"synchronize", "poll"}},
 }
 
-// isWait says that a call waits for other ranks.
+// isWait reports whether a call waits for other ranks.
 func isWait(f stacks.Frame) bool {
 	name := lastPart(f.Function)
 	for _, w := range waits {

@@ -94,10 +94,10 @@ func (f Finding) nobody() string {
 	return "the ranks wait in different operations, which never match: " + strings.Join(parts, ", ") + "; " + unknown
 }
 
-// lastPart is the last part of a qualified name.
+// lastPart returns the last part of a qualified name.
 func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-// verb is "wait" for ranks.
+// verb returns "waits" for one rank, and "wait" for several.
 func verb(ranks []int) string {
 	if len(ranks) > 1 {
 		return "wait"
@@ -105,7 +105,7 @@ func verb(ranks []int) string {
 	return "waits"
 }
 
-// operations says in which operations the odd ranks wait, a few of them.
+// operations says in which operations the first few of the odd ranks wait.
 func (f Finding) operations() string {
 	var parts []string
 	for _, rank := range f.Odd[:min(len(f.Odd), maxDetails)] {
@@ -122,7 +122,7 @@ func (f Finding) operations() string {
 	return strings.Join(parts, " and ")
 }
 
-// mostCommonOperation is that of the workers that are not odd.
+// mostCommonOperation returns the operation of the workers that are not odd.
 func (f Finding) mostCommonOperation() string {
 	for _, w := range f.Workers {
 		if !slices.Contains(f.Odd, w.Rank) {
@@ -177,7 +177,7 @@ func detail(w stacks.Worker) string {
 // maxChildren is how many processes below a worker are described.
 const maxChildren = 2
 
-// working returns the first of the processes that are in code of the user's.
+// working returns the first maxChildren of the processes that are in code of the user's.
 func working(children []stacks.Child) []stacks.Child {
 	found := slices.DeleteFunc(slices.Clone(children), func(c stacks.Child) bool { return c.Working() == "" })
 	return found[:min(len(found), maxChildren)]
@@ -194,9 +194,9 @@ func shorten(line string) string {
 }
 
 const (
-	// maxConsole is the number of lines that people see at once.
+	// maxConsole is the most lines of Brief and Evidence: as many as people see at once.
 	maxConsole = 30
-	// maxDetails is the number of odd ranks that are described there.
+	// maxDetails is how many ranks they describe in a line each.
 	maxDetails = 3
 )
 
@@ -215,7 +215,7 @@ func (f Finding) Brief(whole, next string) (title, text string) {
 	return title, f.Suspect() + "\n" + f.evidence(whole, next, maxConsole-2)
 }
 
-// Evidence shows what speaks for the finding, in about 30 lines. whole is as in Brief.
+// Evidence shows what supports the finding, in about 30 lines. whole is as in Brief.
 func (f Finding) Evidence(whole string) string { return f.evidence(whole, "", maxConsole) }
 
 func (f Finding) evidence(whole, next string, limit int) string {
@@ -240,7 +240,8 @@ func (f Finding) evidence(whole, next string, limit int) string {
 	return text
 }
 
-// described returns the ranks that are described in a line each: some odd ones, or one of each of the first groups.
+// described returns the ranks that get a line each: the first odd ranks, else the lowest rank of each of the first
+// groups.
 func (f Finding) described() []int {
 	ranks := f.Odd
 	if len(ranks) == 0 {
@@ -251,7 +252,7 @@ func (f Finding) described() []int {
 	return ranks[:min(len(ranks), maxDetails)]
 }
 
-// groups are the workers that do the same, those with odd ranks first.
+// groups returns the groups of workers that do the same, those with odd ranks first.
 func (f Finding) groups() []stacks.Group {
 	groups := stacks.Merge(f.Workers, false)
 	isOdd := func(g stacks.Group) bool {
@@ -273,7 +274,7 @@ func (f Finding) groups() []stacks.Group {
 type Record struct {
 	Time    time.Time       `json:"time"`
 	Summary string          `json:"summary"`
-	Ranks   []int           `json:"ranks"` // the likeliest reason; empty if that cannot be told
+	Ranks   []int           `json:"ranks"` // the likeliest reason; empty if none stands out
 	Reason  Reason          `json:"reason,omitempty"`
 	Proof   bool            `json:"proof,omitempty"`
 	Quiet   float64         `json:"quiet"` // seconds since the last sign of life of any worker

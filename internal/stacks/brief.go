@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// minBrief is the fewest lines that a group has in a brief text: who it is, two calls and how many calls were left out.
+// minBrief is the fewest lines of a group in a brief text: its workers, two calls, and how many lines were left out.
 const minBrief = 4
 
 // Brief is [Text] in at most limit lines, which must be at least 2*minBrief. It leaves out outer calls, and then the

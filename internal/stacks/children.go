@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// maxChildren is how many processes of a worker are read. The largest data loaders have more, which do the same.
+	// maxChildren is how many processes below a worker are read. Large data loaders have more, which do the same.
 	maxChildren = 16
-	// childrenTime bounds how long that takes, so that it never costs the worker's own stacks.
+	// childrenTime bounds how long that takes, so that the worker's own stacks are still returned in time.
 	childrenTime = 200 * time.Millisecond
 )
 
 // Child is a process below a worker, such as one of a data loader.
 type Child struct {
 	PID   int    `json:"pid"`
-	Name  string `json:"name"` // the kernel's
+	Name  string `json:"name"` // the kernel's name of the process
 	State string `json:"state,omitempty"`
 	Wait  string `json:"wait,omitempty"`
 	// Frames are the calls of its main thread, innermost first; empty if it is not Python or cannot be read.
 	Frames []Frame `json:"frames,omitempty"`
 }
 
-// readChildren returns the first of the processes below a worker's Python.
+// readChildren returns the first maxChildren processes below a worker's Python process.
 func readChildren(python int) []Child {
 	below := descendants(python, 1+maxChildren)[1:]
 	end := time.Now().Add(childrenTime)
@@ -45,7 +45,7 @@ func readChildren(python int) []Child {
 		}
 		children = append(children, c)
 	}
-	// They are not this process's children, so a pid can have become another process's meanwhile.
+	// This process does not reap them, so a pid can have become another process's meanwhile.
 	still := descendants(python, maxProcesses)
 	return slices.DeleteFunc(children, func(c Child) bool { return c.State == "" || !slices.Contains(still, c.PID) })
 }
@@ -55,7 +55,7 @@ func readChildren(python int) []Child {
 func (c Child) Working() string {
 	for _, f := range c.Frames {
 		switch {
-		// What a forked child has below is the stack of its parent.
+		// The callers of this frame are those of the parent: the child was forked with its stack.
 		case strings.HasSuffix(f.File, "/multiprocessing/process.py") && strings.HasSuffix(f.Function, "_bootstrap"):
 			return ""
 		case !f.IsLibrary() && !strings.HasPrefix(f.File, "<"):

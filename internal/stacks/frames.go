@@ -13,8 +13,8 @@ func (w Worker) Frames() []Frame {
 	return w.Threads[0].Frames
 }
 
-// UserFrame returns the innermost call of the main thread that is no library's, else its innermost call; false if it
-// has none.
+// UserFrame returns the innermost call of the main thread that is not in a library, else its innermost call; false if
+// the main thread has no frames.
 func (w Worker) UserFrame() (Frame, bool) {
 	frames := w.Frames()
 	if len(frames) == 0 {

@@ -8,14 +8,14 @@ type Activity string
 // The activities.
 const (
 	Held     Activity = "held"     // by a debugger, or it waits for a person at a terminal
-	Unknown  Activity = "unknown"  // the kernel did not let it be read in time
-	Moving   Activity = "moving"   // it makes progress
+	Unknown  Activity = "unknown"  // the worker could not be read, or not in time
+	Moving   Activity = "moving"   // the worker makes progress
 	Stopped  Activity = "stopped"  // by a signal
 	Blocked  Activity = "blocked"  // the main thread sleeps, and nothing has woken it
 	Disk     Activity = "disk"     // the main thread waits for a disk or a device all the time
 	Idle     Activity = "idle"     // the main thread is a server that waits for requests
-	Spinning Activity = "spinning" // it uses CPU time, and is in the same few places all the time
-	Polling  Activity = "polling"  // it wakes up now and then, in the same few places
+	Spinning Activity = "spinning" // the main thread uses CPU time, and is in the same few places all the time
+	Polling  Activity = "polling"  // the main thread wakes up now and then, in the same few places
 )
 
 // Exited is the State of a worker whose process has ended with code 0.
@@ -38,7 +38,7 @@ type Life struct {
 	// Silent is the time since the last output of the worker or of a process below it, in seconds, whether it was a sign
 	// of life or not.
 	Silent float64 `json:"silent,omitempty"`
-	// Stacks is the number of different stacks of the main thread.
+	// Stacks is the number of different stacks of the main thread during the look.
 	Stacks int `json:"stacks,omitempty"`
 	// StuckChild is a descendant that cannot run, such as "pid 123 (python3) is stopped".
 	StuckChild string `json:"stuck_child,omitempty"`
@@ -48,7 +48,7 @@ type Life struct {
 	Output   int64   `json:"output,omitempty"`
 	CPU      float64 `json:"cpu,omitempty"`
 	Share    float64 `json:"share,omitempty"`
-	// ChildCPU is the part of CPU that the other processes than the worker's Python have used.
+	// ChildCPU is the part of CPU that processes other than the worker's Python process have used.
 	ChildCPU float64 `json:"child_cpu,omitempty"`
 	// Received counts the bytes that the TCP sockets of the worker and its descendants have received so far.
 	Received uint64 `json:"received,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Group is workers that do the same.
+// Group is a group of workers that do the same.
 type Group struct {
 	Workers []Worker `json:"workers"` // by rank; at least one
 }
@@ -17,7 +17,7 @@ type Group struct {
 func Merge(workers []Worker, allThreads bool) []Group {
 	sorted := slices.SortedFunc(slices.Values(workers), func(a, b Worker) int { return cmp.Compare(a.Rank, b.Rank) })
 	var groups []Group
-	byStack := map[string][]int{} // indexes of groups whose workers have that innermost frame
+	byStack := map[string][]int{} // indexes of groups, by their workers' innermost frame, else their Problem
 	for _, w := range sorted {
 		key := w.Problem
 		if f := w.Frames(); len(f) > 0 {

@@ -12,8 +12,8 @@ import (
 // maxPlaces bounds the places that Progress names.
 const maxPlaces = 3
 
-// Progress says in one line which ranks have finished and where the others are. Nobody replied for the ranks of the
-// silent hosts. It returns "" if no worker runs and no host is silent.
+// Progress says in one line which ranks have finished, where the others are, and which hosts are silent: their agents
+// have not replied. It returns "" if no worker runs and no host is silent.
 func Progress(done []int, running []Worker, silent []string) string {
 	byPlace := map[string][]int{}
 	for _, w := range running {

@@ -9,12 +9,12 @@ import (
 // maxProcesses bounds the processes of a worker in which Read looks for Python.
 const maxProcesses = 64
 
-// problemEnded is the problem of a worker whose process there is no more.
+// problemEnded is the Problem of a worker whose process has ended.
 const problemEnded = "the process has ended"
 
-// Read returns what a worker is doing. Its pid must be that of a child of this process that has not been reaped, so
-// that the pid is no other process's. If the worker is not Python, Read looks at its descendants, the nearest first.
-// allThreads asks for all threads instead of the main one, and for the processes below.
+// Read returns w with what the worker is doing. Its PID must be a child of this process that has not been reaped, so
+// that no other process has this pid. If the worker is not Python, Read looks at its descendants, the nearest first.
+// allThreads asks for all threads instead of the main one, and for the processes below the worker.
 func Read(w Worker, allThreads bool) Worker {
 	w.State, w.Wait = kernelState(w.PID)
 	if w.State == "" {
@@ -33,7 +33,7 @@ func Read(w Worker, allThreads bool) Worker {
 	}
 	w.Problem = first.Error()
 	if state, _ := kernelState(w.PID); w.Problem == problemEnded && state != "" && state != "zombie" {
-		w.Problem = "its main thread has ended, and others run" // then there is no way to its memory
+		w.Problem = "its main thread has ended, and others run" // its memory cannot be read then
 	}
 	return w
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/seconds"
 )
 
-// signs says what is known of the last steps of workers that do the same, and how long they have shown no sign of life.
+// signs describes the last steps of the workers of a group, and how long they have shown no sign of life.
 func signs(workers []Worker) string {
 	var steps, quiet span
 	for _, w := range workers {

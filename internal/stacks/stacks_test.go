@@ -178,7 +178,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A process whose main thread has ended goes on while others run.
+// A process whose main thread has ended goes on while other threads run.
 func TestMainThreadEnded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems do not show the state")

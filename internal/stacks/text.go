@@ -44,7 +44,7 @@ func (g Group) write(b *strings.Builder, allThreads bool) {
 	}
 }
 
-// who names the workers: a few with their hosts and pids, more with their number.
+// who names the workers: up to maxLocated with their hosts and pids, more by their number and ranks.
 func (g Group) who() string {
 	if n := len(g.Workers); n > maxLocated {
 		return fmt.Sprintf("%d ranks, %s", n, g.Ranks())
@@ -56,7 +56,7 @@ func (g Group) who() string {
 	return strings.Join(texts, ", ")
 }
 
-// doing says what the kernel knows of a worker or a process: its state, and where it sleeps.
+// doing returns what the kernel says of a process, to follow its name: its state, and where it sleeps.
 func doing(state, wait string) string {
 	switch {
 	case state == "":
@@ -67,7 +67,7 @@ func doing(state, wait string) string {
 	return fmt.Sprintf(": %s in %s", state, printable.Line(wait))
 }
 
-// Of a deep stack, that many of the innermost and of the outermost frames are shown.
+// maxInner and maxOuter are how many of the innermost and of the outermost frames of a deep stack are shown.
 const (
 	maxInner = 40
 	maxOuter = 10

@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// Where says in a few words where a worker is: "in save, train.py:54", which is the innermost call of the main thread
-// that is no library's, else its innermost call, else what the kernel says.
+// Where says in a few words where a worker is, such as "in save, train.py:54": the call of UserFrame, else what the
+// kernel says.
 func (w Worker) Where() string {
 	f, ok := w.UserFrame()
 	if !ok {

@@ -17,8 +17,9 @@ type Worker struct {
 	PythonPID int `json:"python_pid,omitempty"`
 	// Python is the version of Python, such as "3.11.2"; "" if it is not known.
 	Python string `json:"python,omitempty"`
-	// State is what the kernel says of the main thread: "running", "sleeping", "disk sleep", "stopped", "zombie"; "" if
-	// the process is gone. Wait is the kernel function in which it sleeps; "" if that is not known.
+	// State is what the kernel says of the main thread, such as "running", "sleeping", "disk sleep", "stopped" or
+	// "zombie"; "" if the process is gone, and Exited if its agent has reaped it after an exit with code 0. Wait is the
+	// kernel function in which the main thread sleeps; "" if that is not known.
 	State string `json:"state,omitempty"`
 	Wait  string `json:"wait,omitempty"`
 	// Threads are the Python threads, the main one first. They are empty if Problem says why they cannot be read.
@@ -26,7 +27,7 @@ type Worker struct {
 	Problem string   `json:"problem,omitempty"`
 	// Children are up to 16 processes below PythonPID, the nearest first, if all threads were asked for.
 	Children []Child `json:"children,omitempty"`
-	// Life is what the worker's agent has seen of it; nil if it looks for no signs of life.
+	// Life is what the worker's agent has seen of it; nil if the agent looks for no signs of life.
 	Life *Life `json:"life,omitempty"`
 }
 

@@ -14,7 +14,7 @@ type closeLook struct {
 	first, last observation
 	took        time.Duration // between the two
 	shots       int           // observations
-	disk, runs  int           // those of them in which the main thread waited for a disk, or ran or was about to run
+	disk, runs  int           // observations in which the main thread waited for a disk, or ran or was about to run
 	stacks      int           // different stacks of the main thread
 	frames      []pystack.Frame
 	wait        string // the kernel function in which the main thread sleeps; empty if that is not known
@@ -25,9 +25,9 @@ type closeLook struct {
 }
 
 const (
-	// fewStacks bounds the different stacks of a thread that goes round in a small loop.
+	// fewStacks bounds the different stacks of a thread in a small loop.
 	fewStacks = 8
-	// spinShare is the share of a core from which on a loop spins.
+	// spinShare is the share of a core from which on a thread in a small loop is spinning.
 	spinShare = 0.25
 )
 
@@ -59,7 +59,7 @@ func (l closeLook) activity() (_ stacks.Activity, held string) {
 	return stacks.Polling, ""
 }
 
-// waitsForRequests reports whether a kernel function is one in which servers wait. An unknown one can be.
+// waitsForRequests reports whether a kernel function may be one in which servers wait. "" is unknown, so it may.
 func waitsForRequests(wait string) bool {
 	return wait == "" || strings.Contains(wait, "poll") || strings.Contains(wait, "select") ||
 		strings.Contains(wait, "accept")
@@ -73,11 +73,11 @@ func cpuOf(processes []process) (seconds float64) {
 	return seconds
 }
 
-// busyTicks is the CPU time of a descendant in a look, in ticks, from which on it is at work.
+// busyTicks is the CPU time during a look, in ticks, from which on a descendant is at work.
 const busyTicks = 5
 
-// busyChild names a descendant that is at work: it has used CPU time, or waits for a CPU. Its parent may wait for it.
-// The subject is the process whose stacks are the worker's.
+// busyChild names a descendant that is at work: it has used CPU time, or waits for a CPU; empty for none. Its parent
+// may wait for it. The subject is the process whose stacks are the worker's.
 func busyChild(worker, subject int, before, after []process) string {
 	was := make(map[processID]process)
 	for _, p := range before {

@@ -22,7 +22,7 @@ type fileReader struct {
 type fileRead struct {
 	output    int64 // size of all files
 	heartbeat heartbeat
-	problem   error // with the heartbeat file; it is ignored then
+	problem   error // with the heartbeat file, as readHeartbeat returns it
 }
 
 func (r *fileReader) read() (f fileRead) {
@@ -41,8 +41,8 @@ func (r *fileReader) read() (f fileRead) {
 // maxHeartbeat bounds the content of a heartbeat file that is read, in bytes.
 const maxHeartbeat = 32
 
-// readHeartbeat reads a heartbeat file, unless it is as it was. A file that is empty shows only that it was touched. An
-// error means that the content, or the file, is ignored.
+// readHeartbeat reads a heartbeat file if its time has changed since last. An empty file shows only that it was
+// touched. After an error the file is ignored, or its content alone if the result has a time.
 func readHeartbeat(path string, last heartbeat) (heartbeat, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -102,7 +102,7 @@ func addReceived(
 	}
 }
 
-// lookBlocked reports whether an earlier look at a process is still blocked. If none is, it starts a new look.
+// lookBlocked reports whether an earlier look at a process is still blocked. If none is, it records that one begins.
 func (w *Watcher) lookBlocked(pid int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 const (
 	leastInterval = 250 * time.Millisecond
 	mostInterval  = 15 * time.Second
-	// quietInterval bounds the interval while the node is quiet, so that the end of a silence is seen soon.
+	// quietInterval bounds the interval in a long silence, so that its end is seen soon.
 	quietInterval = 5 * time.Second
-	// intervals is how many samples there are in a timeout.
+	// intervals is how many samples a timeout has, unless another constant bounds the interval.
 	intervals = 8
-	// closerPart is the part of the timeout from which on the workers' processes are listed.
+	// A silence is long from 1/closerPart of the timeout on. Then the workers' processes are listed.
 	closerPart = 4
 )
 
@@ -27,7 +27,7 @@ type node struct {
 	workers []*worker
 
 	clock   time.Duration // time that counts, since the start
-	quiet   time.Duration // of that, since the last sign of any worker
+	quiet   time.Duration // time that counts, since the last sign of any worker
 	cadence cadence
 
 	dt, counted time.Duration // of this sample
@@ -62,8 +62,9 @@ func (n *node) interval() time.Duration {
 
 func (n *node) isClose() bool { return n.quiet > n.timeout()/closerPart }
 
-// observe begins a sample with what was found of each worker, dt after the one before. A machine that slept, or a
-// launcher that did not run, makes dt long; the workers did not run either, so only a part counts.
+// observe begins a sample with what was found of each worker, dt after the one before. If dt is long, the launcher did
+// not run, for example because its virtual machine was paused. The workers may not have run either, so only a part of
+// dt counts.
 func (n *node) observe(dt time.Duration, found []observation) {
 	n.dt, n.suspended = dt, false
 	n.counted = min(dt, 2*n.interval())
@@ -72,7 +73,7 @@ func (n *node) observe(dt time.Duration, found []observation) {
 	}
 }
 
-// suspend is a sample while the job is suspended. Nothing counts, and nobody needs to be observed.
+// suspend is a sample while the job is suspended. Nothing counts, and no worker needs to be observed.
 func (n *node) suspend() {
 	n.suspended = true
 	for _, w := range n.workers {
@@ -90,8 +91,8 @@ func (n *node) moves() bool {
 	return false
 }
 
-// wantsTrees reports whether the processes below the workers are needed. They are in a silence that is not short any
-// more, and where they decide whether output is a sign.
+// wantsTrees reports whether the processes below the workers are needed. They are needed in a long silence, and if they
+// decide whether output is a sign.
 func (n *node) wantsTrees() bool {
 	if n.suspended || n.moves() {
 		return false
@@ -109,8 +110,8 @@ func (n *node) addTrees(trees [][]process) {
 	}
 }
 
-// wishes returns which stacks are needed; nil for none. They are if no worker has shown a sign that costs less, or if
-// it is not known yet whether Python has begun.
+// wishes returns which stacks are needed; nil for none. They are needed if no worker has shown a sign that costs less
+// to find, or with a given timeout until Python is known to have begun in a worker.
 func (n *node) wishes() []stackWish {
 	if n.suspended {
 		return nil
@@ -156,8 +157,8 @@ func (n *node) held() string {
 	return ""
 }
 
-// doubt forgets frames of a node that was reported, unless the same worker shows some in two samples in a row: a loop
-// that waits may visit a few stacks more than are remembered.
+// doubt ignores new frames once the node was reported as quiet, unless the same worker shows some in two samples in a
+// row: a loop that waits may visit a few stacks more than are remembered.
 func (n *node) doubt() {
 	for _, w := range n.workers {
 		again := w.framed
@@ -168,7 +169,7 @@ func (n *node) doubt() {
 	}
 }
 
-// finish ends the sample. If what is to be reported has changed, changed is true, and q is the silence; nil for none.
+// finish ends the sample. If changed is true, q must be reported: the silence, or nil if the node is no longer quiet.
 func (n *node) finish() (q *Quiet, changed bool) {
 	n.doubt()
 	held, moves := n.held(), n.moves()

@@ -101,7 +101,7 @@ func TestGivenTimeout(t *testing.T) {
 	}
 }
 
-// Without a sign since Python began, a silence is not unusual: the worker may still be starting.
+// Until a worker has shown a sign after its Python began, a silence is not unusual: the worker may still be starting.
 func TestGivenTimeoutBeforePython(t *testing.T) {
 	h := newNodeHarness(8*time.Second, 1)
 	for range 8 {
@@ -182,7 +182,7 @@ func TestCadence(t *testing.T) {
 	})
 }
 
-// A machine that slept, or a launcher that was stopped, makes one long sample, of which little counts.
+// A virtual machine that was paused, or a launcher that was stopped, makes one long sample, of which little counts.
 func TestJump(t *testing.T) {
 	h := newNodeHarness(8*time.Second, 1)
 	h.print(0)
@@ -367,7 +367,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// A worker that runs while another one shows signs is not said to be silent: nobody reads its stack then.
+// A worker that runs while another one shows signs does not count as silent, because its stack is not read then.
 func TestHidden(t *testing.T) {
 	h := newNodeHarness(80*time.Second, 3)
 	h.print(1)

@@ -13,7 +13,7 @@ const ticksPerSecond = 100
 type observation struct {
 	known bool // the kernel has answered in time; if not, nothing else counts
 	ended bool
-	// pid is the process that the values of the kernel are of: the worker, or the Python process below it.
+	// pid is the process whose values the kernel has returned: the worker, or the Python process below it.
 	pid    int
 	state  byte // of the main thread, as in proc_pid_stat(5)
 	tracer int  // pid of the process that traces this one; 0 for none
@@ -23,7 +23,7 @@ type observation struct {
 	unread bool
 	main   threadTime
 	cpu    uint64 // of all threads, in ticks
-	// bytes were read and written with system calls; faults are those of pages, minor and major.
+	// bytes counts what was read and written with system calls, faults the page faults, minor and major.
 	bytes, faults uint64
 
 	output    int64 // bytes
@@ -43,7 +43,7 @@ type optional struct {
 	set   bool
 }
 
-// heartbeat is the state of a heartbeat file. The zero value is that of none.
+// heartbeat is the state of a heartbeat file. The zero value means that there is no such file.
 type heartbeat struct {
 	modified int64 // Unix time in nanoseconds
 	step     optional

@@ -15,8 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/stacks"
 )
 
-// procReader reads the counters of one process. It keeps no files open: many workers would need many, and open files
-// save only half of the short time. Only one goroutine at a time may use it.
+// procReader reads the counters of one process. It keeps no files open: that would take many files for many workers,
+// and save only half of the short time of a read. Only one goroutine at a time may use it.
 type procReader struct {
 	last threadTime // of the main thread, as of the last read
 }
@@ -239,7 +239,7 @@ func readProcess(pid int) (p process, ok bool) {
 	if from, to := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')'); from >= 0 && from < to {
 		p.name = string(data[from+1 : to])
 	}
-	runs := fmt.Sprintf("/proc/%d", pid) // the folder of a thread that has a program
+	runs := fmt.Sprintf("/proc/%d", pid) // the folder of a thread that still runs, and so has a program
 	if hasEnded(s.state) {
 		if tid, state := otherThread(pid); tid != 0 {
 			runs, p.state = fmt.Sprintf("/proc/%d/task/%d", pid, tid), state

@@ -2,7 +2,8 @@
 
 package liveness
 
-// procReader knows nothing: this system does not show what a process does. Only output, steps and heartbeats are signs.
+// procReader knows nothing, because this system does not show what a process does. Only output, steps and heartbeats
+// are signs.
 type procReader struct{ reads uint64 }
 
 // read returns an observation in which the main thread runs, so that output counts.

@@ -105,7 +105,7 @@ func (s *subject) ran() (clock time.Duration, held string) {
 	return s.node.clock, s.node.held()
 }
 
-// prelude is before each program. Its functions have one line each, so that a loop over all of them visits many.
+// prelude comes before each program. It defines functions for the programs.
 const prelude = `
 import mmap, os, signal, socket, socketserver, subprocess, sys, threading, time
 def block():
@@ -123,7 +123,7 @@ def beat(text):
         f.write(text)
 `
 
-// endMain returns a program whose main thread ends, while another one does that.
+// endMain returns a program whose main thread ends, while another thread runs body.
 func endMain(body string) string {
 	return fmt.Sprintf(`
 import ctypes
@@ -136,7 +136,7 @@ ctypes.CDLL(None).syscall(%d, 0)`, body, unix.SYS_EXIT)
 // realWorkers are programs, and what the Watcher must find of them.
 var realWorkers = []struct {
 	name, program string
-	// activity is what a close look finds of a worker that is quiet; empty: it never is.
+	// activity is what a close look finds once the worker is quiet; empty for a worker that is never quiet.
 	activity   stacks.Activity
 	sign       string // a sign that the worker shows again and again
 	stuckChild string
@@ -248,7 +248,7 @@ func TestRealWorkers(t *testing.T) {
 	}
 }
 
-// checkMoves checks that the worker is never quiet, and that it shows that sign.
+// checkMoves checks that the worker is never quiet, and that it shows the sign.
 func checkMoves(t *testing.T, s *subject, sign string) {
 	t.Helper()
 	shown := 0

@@ -45,7 +45,7 @@ func (r *pythonReader) threads(all bool) ([]pystack.Thread, error) {
 	return []pystack.Thread{main}, err
 }
 
-// find opens the worker's Python process. If there is none yet, find returns the problem to report for the worker.
+// find opens the worker's Python process. If it opens none, it returns the read to report for the worker.
 func (r *pythonReader) find() (_ stackRead, found bool) {
 	pid, p, err := r.worker, (*pystack.Process)(nil), error(nil)
 	if p, err = pystack.Open(pid); err != nil && !starts(err) {
@@ -66,7 +66,7 @@ func (r *pythonReader) find() (_ stackRead, found bool) {
 		return stackRead{}, true
 	case starts(err):
 		return stackRead{known: true, pid: pid}, false
-	case errors.Is(err, pystack.ErrExited) && !mainEnded(r.worker): // the stacks cannot be read without a main thread
+	case errors.Is(err, pystack.ErrExited) && !mainEnded(r.worker): // if only its main thread has, it counts as no Python
 		return stackRead{}, false
 	}
 	return stackRead{known: true}, false

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// sampler finds out what node needs to know, of all workers at once and by their order.
+// sampler observes all workers at once for a node. Its slices are in the order of the workers.
 type sampler interface {
 	observe(ctx context.Context) []observation
 	// trees returns the processes of each worker; nil where they are not known.
 	trees(ctx context.Context) [][]process
 	stacks(ctx context.Context, wishes []stackWish) []stackRead
-	// python makes observe take the values of the kernel from that process of a worker; 0 is the worker's own.
+	// python makes observe take the kernel's values of a worker from its process pid; 0 is the worker itself.
 	python(worker, pid int)
 }
 
@@ -34,7 +34,7 @@ func (c *call[T]) start(f func() T) {
 		c.result = make(chan T, 1)
 	}
 	c.running = true
-	go func() { c.result <- f() }() // nothing can end a system call, so nobody waits for it at the end
+	go func() { c.result <- f() }() // a blocked system call cannot be canceled, so Run does not wait for it
 }
 
 // drop forgets the result of a call that came back too late, and reports whether it has come back.
@@ -67,8 +67,8 @@ func (c *call[T]) wait(ctx context.Context) (result T, known bool) {
 	}
 }
 
-// keptSamples is for how many samples what is known of a Python process is kept. It takes tens of KiB, and is found
-// again in a millisecond.
+// keptSamples is for how many samples the state of a pythonReader is kept without a read. It takes tens of KiB, and is
+// found again in a millisecond.
 const keptSamples = 8
 
 // machine is the sampler of real processes.
@@ -77,7 +77,7 @@ type machine struct {
 	warn    func(worker int, problem error) // about a heartbeat file
 }
 
-// workerReader reads one worker. The kernel can block each of its three calls without the others.
+// workerReader reads one worker. The kernel can block each of its four calls without the others.
 type workerReader struct {
 	worker Worker
 	python int // pid; 0: the worker
@@ -134,7 +134,7 @@ func (m *machine) observe(ctx context.Context) []observation {
 	return found
 }
 
-// readKernel reads the Python process of a worker, or the worker itself if that has ended.
+// readKernel reads the Python process of a worker, or the worker itself if the Python process has ended.
 func (r *workerReader) readKernel(python int) observation {
 	if python != 0 && python != r.worker.PID {
 		if o, ok := r.proc.read(python); ok {

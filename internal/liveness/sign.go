@@ -62,7 +62,7 @@ var (
 	enoughCPU = rate{0.10 * ticksPerSecond, 1}
 )
 
-// reached reports whether a counter has grown enough in dt. A counter that shrank belongs to another process.
+// reached reports whether a counter has grown enough in the time in. A counter that shrank belongs to another process.
 func (r rate) reached(last, now uint64, in time.Duration) bool {
 	if now < last || in <= 0 {
 		return false

@@ -17,7 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/stacks"
 )
 
-// fakeSampler is a node whose only worker is always in the same line. It counts what is asked.
+// fakeSampler samples a node whose only worker is always in the same line. It counts its calls.
 type fakeSampler struct {
 	worker        observation
 	times         []time.Time // of observe
@@ -110,7 +110,7 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// Where /proc has other processes under the workers' pids, none is read.
+// If /proc belongs to another pid namespace, no process in it is read.
 func TestBlind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &fakeSampler{}

@@ -42,7 +42,7 @@ type worker struct {
 	counts    [signKinds]recurrence
 
 	ran   bool    // the main thread has run since the last sample
-	share float64 // of a core that the process has used since
+	share float64 // of a core that the process has used since then
 
 	// unread says that the main thread has run since its stack was last read, or that the stack was never read.
 	unread       bool
@@ -52,7 +52,8 @@ type worker struct {
 	// python is the pid of the worker's Python process, 0 before one is found. noPython says that there is none.
 	python   int
 	noPython bool
-	// pause is how many samples to skip before the next search for Python. It grows with each failed search.
+	// pause is in how many samples the next search for Python comes. It doubles with each failed search; vain counts them
+	// up to mostVain.
 	pause, vain int
 	debugger    string // at whose prompt the last stack that was read is
 	// began says that the worker's Python has run a frame, or that the worker is not Python. signed says that the
@@ -60,7 +61,7 @@ type worker struct {
 	began, signed bool
 
 	children map[processID]process // as of the last scan; nil before the first scan of this silence
-	scanned  time.Duration         // since that scan
+	scanned  time.Duration         // time since that scan
 }
 
 func newWorker(localRank, pid int) *worker {
@@ -131,7 +132,7 @@ func (w *worker) compare(last, now observation, in time.Duration) {
 // printed reports whether this sample had output that is a sign only if another program below the worker wrote it.
 func (w *worker) printed() bool { return w.wrote && !w.shown.has(outputSign) }
 
-// addTree takes a list of the worker's processes. Later lists are compared with the first one of a silence.
+// addTree takes a list of the worker's processes, and compares it with the list before in the same silence, if any.
 func (w *worker) addTree(processes []process) {
 	before, in, subject := w.children, w.scanned, cmp.Or(w.python, w.pid)
 	w.children, w.scanned = make(map[processID]process, len(processes)), 0

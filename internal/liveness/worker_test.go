@@ -202,7 +202,7 @@ func TestBusyChild(t *testing.T) {
 	}
 }
 
-// stackSample takes a sample of a worker whose main thread has run, or not, and is at that line.
+// stackSample takes a sample of a worker whose main thread has so many context switches and is at the line.
 func stackSample(w *worker, switches uint64, line int, seed maphash.Seed) sign {
 	w.observe(observation{known: true, pid: 7, main: threadTime{switches: switches}}, time.Second)
 	if w.wish() != noStacks {
@@ -318,7 +318,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// Python is looked for less and less often where there is none.
+// The searches for Python become rarer if there is none.
 func TestNotPython(t *testing.T) {
 	w, searches := newWorker(0, 7), 0
 	for i := range 100 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// kfdNodes has a folder for each node of ROCm's topology: CPUs and GPUs.
+// kfdNodes has a folder for each node of ROCm's topology. A node is a CPU, a GPU or a partition of a GPU.
 const kfdNodes = "sys/class/kfd/kfd/topology/nodes"
 
 // integratedAMD are the graphics versions of AMD's integrated GPUs, as gfx_target_version has them: 10000 × major + 100
@@ -57,7 +57,7 @@ func kfdPCI(p map[string]string) string {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", atoi(p["domain"]), location>>8, location>>3&0x1f, location&7)
 }
 
-// amdUUID returns the UUID of a GPU as ROCm writes it, which is GPU-XX for a GPU without one, here in lower case.
+// amdUUID returns the UUID of a GPU as ROCm writes it, but in lower case. A GPU without an id has GPU-xx.
 func amdUUID(uniqueID string) string {
 	id, err := strconv.ParseUint(uniqueID, 10, 64)
 	if err != nil || id == 0 {
@@ -138,7 +138,7 @@ func lowerUUIDs(list string) string {
 	return strings.ReplaceAll(strings.ToLower(list), strings.ToLower(gpuPrefix), gpuPrefix)
 }
 
-// number gives GPUs their indices as names.
+// number sets the ID of each GPU to its index.
 func number(gpus []GPU) {
 	for i := range gpus {
 		gpus[i].ID = strconv.Itoa(i)

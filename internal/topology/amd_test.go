@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// kfdNode is what a test says of a node of the KFD topology.
+// kfdNode describes a node of the KFD topology for a test.
 type kfdNode struct {
 	cores, simds, gfx, bus, partition, minor int
 	unique                                   uint64

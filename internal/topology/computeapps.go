@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
-// ComputeApps asks nvidia-smi which processes use GPUs. Its methods may be called concurrently.
+// ComputeApps asks nvidia-smi which processes use GPUs, and for the GPUs' load. Its methods may be called concurrently.
 type ComputeApps struct {
 	program string
 	timeout time.Duration

@@ -28,7 +28,7 @@ type GPU struct {
 	PCI string
 	// UUID is the device's UUID, "GPU-…"; "" if it is unknown. A MIG instance has the UUID of its GPU.
 	UUID string
-	// Integrated says that the device is a part of the CPU, which is known of AMD's and Intel's.
+	// Integrated says that the device is a part of the CPU. It is set only for GPUs of AMD and Intel.
 	Integrated bool
 }
 
@@ -46,14 +46,15 @@ type GPUOptions struct {
 	// Timeout limits nvidia-smi; 0 means 10 s. nvidia-smi takes seconds on a machine without persistence mode, and
 	// never ends if the driver hangs.
 	Timeout time.Duration
-	// open returns the error that opening a device node would have; nil is right for Root.
+	// open returns the error that opening a device node would have; nil means openable or openableHere, as fits Root.
 	open func(root fs.FS, name string) error
 }
 
 // GPUs returns the GPUs that a new worker would see, in the order of the vendor's runtime, so that a worker's GPU is
 // the one at its local rank. No GPU is an empty list and no error. All are of one vendor, because a build of torch
 // supports one: of NVIDIA, if its driver lists a GPU that this process may use, else of AMD, else of Intel, as far as
-// the kind allows. Integrated GPUs are left out if there is a discrete one.
+// the kind allows. AnyGPU leaves out integrated GPUs. The other kinds leave out those after the last discrete GPU,
+// unless a variable selects among AMD's.
 //
 // For NVIDIA it uses these sources, cheap ones first:
 //

@@ -48,7 +48,7 @@ const (
 	XPU
 )
 
-// hardware is what the files of one vendor's driver list.
+// hardware has the GPUs that the files of one vendor's driver list.
 type hardware struct {
 	// gpus can be opened by this process. They are in the order of the vendor's runtime.
 	gpus []GPU
@@ -88,8 +88,9 @@ func (h *hardware) usable(kind Kind) error {
 	return nil
 }
 
-// withoutIntegrated returns the visible GPUs that count. With AnyGPU only discrete GPUs do. Otherwise integrated GPUs
-// count only if they are not preceded by a discrete one, so that a worker's GPU stays the one at its local rank.
+// withoutIntegrated returns the visible GPUs that count. With AnyGPU only discrete GPUs do. Otherwise it leaves out
+// integrated GPUs at the end, unless all are integrated. It keeps those before a discrete GPU, so that a worker's GPU
+// stays the one at its local rank.
 func withoutIntegrated(gpus []GPU, kind Kind) []GPU {
 	if kind == AnyGPU {
 		return slices.DeleteFunc(gpus, func(g GPU) bool { return g.Integrated })
@@ -144,7 +145,7 @@ func properties(root fs.FS, name, separator string) map[string]string {
 	return values
 }
 
-// numbered returns the entries of a folder that are prefix and a number, by number.
+// numbered returns the numbers of the entries of a folder whose names are prefix and a number, in ascending order.
 func numbered(root fs.FS, dir, prefix string) []int {
 	entries, err := fs.ReadDir(root, dir)
 	if err != nil {

@@ -36,7 +36,7 @@ const healthFields = "index,uuid,name,temperature.gpu,ecc.errors.uncorrected.vol
 	"clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.hw_power_brake_slowdown," +
 	"clocks_event_reasons.sw_thermal_slowdown"
 
-// slowdowns are the meanings of the last fields of healthFields.
+// slowdowns are the meanings of the last three of healthFields, for people.
 var slowdowns = [...]string{"the hardware is too hot", "a power brake", "it is too hot"}
 
 // FindSMI returns the path of nvidia-smi, or "" if it is not on PATH. env has the signature of [os.LookupEnv].

@@ -16,7 +16,7 @@ const (
 	integratedIntel = "0000:00:02.0"
 )
 
-// intelTiles has the number of tiles of each of an Intel GPU's addresses.
+// intelTiles has the number of tiles of each Intel GPU, by PCI address.
 type intelTiles map[string]int
 
 // intelHardware lists Intel's GPUs in the order of torch: discrete ones first (torch 2.15 torch/xpu/__init__.py,

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// drmDevice is what a test says of a device of DRM.
+// drmDevice describes a DRM device for a test.
 type drmDevice struct {
 	driver, id, slot string
 	tiles            int

@@ -69,7 +69,7 @@ func zeDevices(gpus []GPU, tiles intelTiles, env func(string) (string, bool)) ([
 	return maskDevices(all, mask, composite)
 }
 
-// maskDevices returns the devices and tiles in a mask. A tile without its number selects the whole device.
+// maskDevices returns the devices and tiles in a mask. An entry without a tile selects the whole device.
 func maskDevices(all []zeDevice, mask string, composite bool) ([]zeDevice, error) {
 	whole, parts := map[int]bool{}, map[int][]int{}
 	for entry := range strings.SplitSeq(mask, ",") {
@@ -143,7 +143,7 @@ func selectOneAPI(devices []zeDevice, env func(string) (string, bool)) ([]GPU, e
 
 const (
 	noTile  = -1 // the device as a whole
-	anyUnit = -2 // *
+	anyUnit = -2 // any device, or any tile: *
 	noUnit  = -3 // a device of another type than a GPU
 )
 

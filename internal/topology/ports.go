@@ -64,7 +64,7 @@ func portOwner(proc fs.FS, addr netip.Addr, port int) (Owner, error) {
 	return owner, nil
 }
 
-// Listens reports whether the port is used to listen, and not only for a connection.
+// Listens reports whether the socket that holds the port listens. Otherwise it has a connection, or was not found.
 func (o Owner) Listens() bool { return o.State == listening }
 
 // String returns one line such as "port 29500 is held by pid 1234 (python3 train.py)".

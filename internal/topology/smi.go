@@ -39,7 +39,7 @@ func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, 
 // errSilent means that nvidia-smi exceeded its timeout.
 var errSilent = errors.New("no answer")
 
-// runSMI runs one query of nvidia-smi, the program at this path, and returns its output, which is empty without GPUs.
+// runSMI runs one query of nvidia-smi, the program at this path, and returns its output; "" if there are no GPUs.
 // When the timeout expires or ctx ends, it kills nvidia-smi and all processes that nvidia-smi has started.
 func runSMI(ctx context.Context, program string, timeout time.Duration, query string) (string, error) {
 	var out, errs oneshot.Head

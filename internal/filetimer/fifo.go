@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errReplaced means that the path names another file than a moment ago.
+// errReplaced means that the path names another file than a moment ago. claim then tries again.
 var errReplaced = errors.New("another program replaces it all the time")
 
 // claim opens the FIFO at path for reading and makes this process its only server. It makes the FIFO if there is none
 // or an empty file, and takes over a FIFO without a server.
 //
-// A server is known by its open FIFO, as torch's, or by its lock, which decides between two that start at once.
+// A FIFO that is open for reading has a server, of this package or of torch. A server of this package also locks the
+// FIFO, which decides between two that start at once.
 func claim(path string) (*os.File, error) {
 	for range 10 {
 		f, err := tryClaim(path)

@@ -21,7 +21,7 @@ const maxSignal = 64
 type request struct {
 	pid   int // above 0
 	scope string
-	// expires is in seconds since 1970, by the wall clock. Below 0 it releases the timer. It may be infinite.
+	// expires is in seconds since 1970, by the wall clock. Below 0 it releases the timer. Infinity and NaN become 1e300.
 	expires float64
 	signal  syscall.Signal // 0: the process is not signaled
 }

@@ -36,9 +36,9 @@ type Server struct {
 	pending []Expiry // what Take returns next
 }
 
-// Open makes a FIFO at path and begins to serve it. If path is empty or cannot be used, the FIFO gets a new name in the
-// folder for temporary files; the latter is logged. suspended reports whether the workers are stopped on purpose, which
-// stops their timers too. An error says that there is no FIFO at all.
+// Open makes a FIFO at path and begins to serve it. If path is empty, or cannot be used, the FIFO gets a new name in the
+// folder for temporary files; Open logs why a path cannot be used. suspended reports whether the workers are stopped on
+// purpose, which stops their timers too. Open fails if it cannot make a FIFO at all.
 func Open(path string, suspended func() bool, log zerolog.Logger) (*Server, error) {
 	var file *os.File
 	if path != "" {
@@ -65,10 +65,11 @@ func Open(path string, suspended func() bool, log zerolog.Logger) (*Server, erro
 // Path returns the path of the FIFO.
 func (s *Server) Path() string { return s.file.Name() }
 
-// Expired receives after Take has got something to return.
+// Expired returns a channel that receives after Take has got something new to return.
 func (s *Server) Expired() <-chan struct{} { return s.expired }
 
-// Take returns the processes that have let timers expire since the last call, and forgets them and all their timers.
+// Take returns the processes that have let timers expire since the last call. All timers that such a process had at
+// that time are gone.
 func (s *Server) Take() []Expiry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *Server) Reset() {
 
 // Close stops the server and removes its FIFO.
 func (s *Server) Close() {
-	if names(s.Path(), s.file) { // another agent of torch may have replaced it
+	if names(s.Path(), s.file) { // another agent, such as torch's, may have replaced it
 		_ = os.Remove(s.Path())
 	}
 	_ = s.file.Close()
@@ -117,7 +118,7 @@ func (s *Server) serve() {
 	}
 }
 
-// maxDrain bounds what drain reads, in bytes, against a client that never stops to write. It is the largest size of a
+// maxDrain bounds what drain reads, in bytes, against a client that never stops writing. It is the largest size of a
 // pipe that needs no privilege.
 const maxDrain = 1 << 20
 

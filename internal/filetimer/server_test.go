@@ -113,7 +113,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// What is no request is named once, and does not keep the next request from working.
+// A line that is not a request is logged once, and does not keep the next request from working.
 func TestGarbage(t *testing.T) {
 	var log lines
 	path := filepath.Join(t.TempDir(), "timer")

@@ -11,11 +11,11 @@ import (
 const (
 	// maxTimers bounds the timers that are kept, against a client that sets ever new ones.
 	maxTimers = 1 << 16
-	// checkInterval is the longest time between two checks of running timers, and maxStall how late a check may be. After
-	// a later one this process did not run, and probably neither did the workers: job control, a cgroup's freezer or a
-	// virtual machine has stopped them all.
+	// checkInterval is the longest time between two checks of running timers, and maxStall how late a check may be. If a
+	// check is later, this process did not run, and the workers probably did not either: job control, a cgroup's freezer
+	// or a paused virtual machine has stopped them all.
 	checkInterval, maxStall = time.Second, time.Second
-	// forever is how far away an expiry must be to be no expiry.
+	// forever is how far away an expiry must be to count as never.
 	forever = 100 * 365 * 24 * time.Hour
 )
 
@@ -49,14 +49,14 @@ type timers struct {
 	running map[timerKey]timer
 	// first is the first deadline, or an earlier time; zero if there is no timer. It is exact after expire.
 	first time.Time
-	// checked is when check was called last, and suspended what it was told.
+	// checked and suspended are the arguments of the last call of check.
 	checked   time.Time
 	suspended bool
 }
 
-// check says that this process runs now, and whether the workers are suspended. If they were at this or the last check,
-// or if the last check was too long ago, all timers run longer by the time since then: the workers have hardly run.
-// Call it at the times that next returns, and before each call of apply and expire.
+// check records that this process runs now, and whether the workers are suspended. If they are, or were at the last
+// check, or if the last check was too long ago, check postpones all deadlines by the time since then, because the
+// workers have hardly run. Call it at the times that next returns, and before each call of apply and expire.
 func (t *timers) check(now time.Time, suspended bool) {
 	gap := now.Sub(t.checked)
 	paused := suspended || t.suspended || gap > checkInterval+maxStall
@@ -78,7 +78,7 @@ func (t *timers) next() time.Time {
 	return t.first
 }
 
-// apply sets or releases a timer. It returns false if there is no room for another one.
+// apply sets or releases a timer. It returns false if maxTimers are running.
 func (t *timers) apply(r request, now time.Time) bool {
 	key := timerKey{r.pid, r.scope}
 	after, finite := timeLeft(r.expires, now)

@@ -19,7 +19,7 @@ func TestTimers(t *testing.T) {
 		expires float64 // seconds after start; below 0 a release
 		signal  syscall.Signal
 		want    []Expiry // without Set and After
-		// suspended says that the workers are
+		// suspended says that the workers are suspended.
 		suspended bool
 		next      float64 // seconds after start; below 0 for never
 	}

@@ -16,8 +16,8 @@ type Origin struct {
 	// PID is the process that has sent the last one, as this pid namespace numbers it; 0 for one outside of it. UID is
 	// its real user.
 	PID, UID int
-	// Passed says that the last one was sent by a process that had received it from the kernel; see Siginfo. Unnamed
-	// says that it was sent in a way that does not name the sender, such as by a timer.
+	// Passed says that the last one was sent by a process that had received it from the kernel; see [Origin.Siginfo].
+	// Unnamed says that it was sent in a way that does not name the sender, such as by a timer.
 	Passed, Unnamed bool
 }
 
@@ -66,10 +66,10 @@ func (s *Sender) String() string {
 	return process + ", user " + s.User
 }
 
-// From says in a few words where the last signal came from, such as "from pid 4711 (kill), user root", and names its
-// sender. The text is empty if that is not known; the sender is nil then, and if there is none. procIsOurs says that
-// /proc shows the processes of this pid namespace; else the command is not known. From reads /proc, so it is to be
-// called at once.
+// From says in a few words where the last signal came from, such as "from pid 4711 (kill), user root", and returns its
+// sender. text is empty if the origin is not known. sender is nil then, and if the kernel made the signal. procIsOurs
+// says that /proc shows the processes of this pid namespace; else the command is not known. From reads /proc, so call
+// it at once, before the sender ends.
 func (o Origin) From(sig syscall.Signal, procIsOurs bool) (text string, sender *Sender) {
 	switch sender = o.findSender(procIsOurs); {
 	case sender != nil:

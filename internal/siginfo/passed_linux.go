@@ -14,13 +14,13 @@ const (
 	siTkill = -6
 )
 
-// The pids with which a signal is passed on that the kernel has made, or whose sender is not known.
+// The pids in a siginfo of a signal that is passed on: the kernel has made it, or its sender is not known.
 const (
 	ofKernel = -1
 	ofNobody = -2
 )
 
-// passed is a siginfo_t of a signal that was sent with a value. The kernel takes any pid and uid with it.
+// passed is the siginfo_t of a signal that is sent with a value. In it the kernel lets the sender choose pid and uid.
 type passed struct {
 	signo, errno, code, _ int32
 	pid                   int32

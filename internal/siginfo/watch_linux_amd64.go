@@ -11,8 +11,9 @@ import (
 // signals is how many numbers the arrays of the handler have room for.
 const signals = 65
 
-// What the handler, which is in assembly, has noted of each signal, and where it goes on. There is one handler for a
-// signal in a process. A sender is its pid, and its uid in the upper half, as they lie in the siginfo.
+// What the handler, which is in assembly, has noted of each signal, and the handler of the Go runtime, which it calls.
+// They are global, because a process has one handler for a signal. A sender is its pid in the lower half and its uid in
+// the upper half, as in the siginfo.
 var (
 	kernel, sent   [signals]uint32
 	codes          [signals]int32

@@ -4,7 +4,7 @@ package siginfo
 
 import "syscall"
 
-// Watcher is for systems and processors on which no test has run the handler.
+// Watcher knows nothing: no test has run the handler on this system and processor.
 type Watcher struct{}
 
 // Watch returns nil.

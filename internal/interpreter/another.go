@@ -36,9 +36,10 @@ func (s Suggestion) Command() string {
 	return "PYTHON_EXEC=" + printable.ShellWord(s.Path) + " elasticrun"
 }
 
-// Another returns the nearest interpreter besides s.Python whose files have s.Module. It looks in the active
-// environment, in .venv and venv beside the script, in the working directory and its parents up to the root of the
-// repository, and in all folders of PATH. It executes nothing. It skips what another user could have put there.
+// Another returns the nearest interpreter besides s.Python whose files have s.Module; false if there is none. It looks
+// in the active environment, in .venv and venv beside the script, in the working directory and in the parents of both
+// up to the root of the repository, and in all folders of PATH. It executes nothing. It skips interpreters that another
+// user could have put there.
 func Another(s Search) (Suggestion, bool) {
 	for _, path := range s.candidates() {
 		if sameInterpreter(path, s.Python) || !ownProgram(path) || Inspect(path, s.Env).Has(s.Module) != Present {
@@ -49,8 +50,8 @@ func Another(s Search) (Suggestion, bool) {
 	return Suggestion{}, false
 }
 
-// ofUV reports whether uv run makes a run use the interpreter: its environment is that of the project in the working
-// directory, and nothing comes before VIRTUAL_ENV, which uv sets.
+// ofUV reports whether uv run elasticrun would use the interpreter. Its environment must be that of the project in the
+// working directory, and nothing may precede VIRTUAL_ENV, which uv sets, in the order of [Find].
 func (s Search) ofUV(path string) bool {
 	venv := filepath.Dir(filepath.Dir(path))
 	project := filepath.Dir(venv)
@@ -117,8 +118,8 @@ func sameInterpreter(a, b string) bool {
 	return err1 == nil && err2 == nil && err3 == nil && err4 == nil && os.SameFile(fileA, fileB) && os.SameFile(dirA, dirB)
 }
 
-// ownProgram reports whether path is a program in a folder of this user or of root. Others could have put theirs
-// there.
+// ownProgram reports whether path is a program in a folder of this user or of root. In any other folder another user
+// could have put it there.
 func ownProgram(path string) bool {
 	program, err1 := os.Stat(path)
 	folder, err2 := os.Stat(filepath.Dir(path))

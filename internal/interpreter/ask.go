@@ -22,7 +22,7 @@ type Question struct {
 	Env []string
 	// Torch says that torch is imported, which takes seconds.
 	Torch bool
-	// Limit bounds the time.
+	// Limit bounds the time that the interpreter may take.
 	Limit time.Duration
 }
 
@@ -32,15 +32,16 @@ type Answer struct {
 	Executable string
 	// Python is the version; empty if the program did not answer as Python does.
 	Python string
-	// SameFiles says that it sees the files that this process sees. It is false for a script that starts Python in a
-	// container; then Folders is empty.
+	// SameFiles says that the interpreter sees the files that this process sees. It is false for a script that starts
+	// Python in a container; then Folders is empty.
 	SameFiles bool
-	// Folders is where it finds modules. Certain says that a module which is not in Folders cannot be imported.
+	// Folders is where the interpreter finds modules. Certain says that a module which is not in Folders cannot be
+	// imported.
 	Folders []string
 	Certain bool
-	// Torch is empty if it was not asked for, and if the interpreter ended or was killed while it imported torch.
+	// Torch is nil if it was not asked for, and if the interpreter ended or was killed while it imported torch.
 	Torch *Torch
-	// Took is the time from the start to the end.
+	// Took is the time from the start of the interpreter to its end.
 	Took time.Duration
 }
 
@@ -58,9 +59,9 @@ type Torch struct {
 //go:embed ask.py
 var question string
 
-// Ask starts the interpreter at path and returns what it said. err is one line that says why it did not end with 0;
-// then the answer has what it said before. When Ask returns, everything that the interpreter started has ended or was
-// killed.
+// Ask starts the interpreter at path and returns its answer. err is one line that says why the interpreter did not exit
+// with 0; the answer then has what it had printed before. When Ask returns, everything that the interpreter started has
+// ended or was killed.
 //
 // Nothing of a folder that the user did not name is executed: modules are not searched in the working directory, beside
 // the script, or where an empty entry of PYTHONPATH would mean one of them.
@@ -142,7 +143,8 @@ func askEnvironment(env []string) []string {
 	return kept
 }
 
-// answerMark begins each line of the answer, so that what imported modules print is told apart. ask.py has it too.
+// answerMark begins each part of the answer, so that the output of imported modules is not taken for one. ask.py has
+// the mark too.
 const answerMark = "\x01elasticrun\x00"
 
 // parseAnswer reads what ask.py printed. A field ends with a NUL.

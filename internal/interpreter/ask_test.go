@@ -105,7 +105,7 @@ func TestAskProblems(t *testing.T) {
 			if tt.limit == 0 {
 				tt.limit = time.Minute
 			}
-			// Without site, there is no torch of the machine.
+			// With -S the interpreter does not find the torch of the machine.
 			shim := tree(t, map[string]string{"bin/python": "#!/bin/sh\nexec " + python + " -S \"$@\"\n"})
 			env := append(os.Environ(), "PYTHONPATH="+filepath.Join(tree(t, files), "src"))
 			got, err := Ask(t.Context(), filepath.Join(shim, "bin/python"), Question{Env: env, Torch: true, Limit: tt.limit})
@@ -135,7 +135,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// An interpreter that sees other files, such as one in a container, tells nothing about the files here.
+// An interpreter that sees other files, such as one in a container, says nothing about the files here.
 func TestParseAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Package interpreter finds the Python interpreter that runs the training script, and answers what it is.
+// Package interpreter finds the Python interpreter that runs the training script, and describes it.
 //
 // [Find] chooses the interpreter. [Inspect] reads from files alone what an interpreter can import: it executes nothing,
 // neither the interpreter nor a .pth file, so reports and previews may use it on any interpreter. [Another] suggests an

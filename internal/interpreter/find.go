@@ -25,9 +25,9 @@ const (
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
 //   - the interpreter of the virtual environment in which this program is installed, which torchrun would use. An
-//     environment that pipx or uv made for this program alone has no torch and is skipped. So is the one that holds
-//     what uv run --with adds: VIRTUAL_ENV is then an environment that has these packages and the project's, and uv
-//     makes programs of Python packages use that one.
+//     environment that pipx or uv made for this program alone has no torch and is skipped. The environment of the
+//     packages that uv run --with adds is skipped too: VIRTUAL_ENV is then another environment, with these packages and
+//     the project's, and uv makes programs of Python packages use that one.
 //   - bin/python in VIRTUAL_ENV
 //   - python3 on PATH
 //   - python on PATH

@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
-// Installation is what the files of an interpreter tell about it.
+// Installation is what the files of an interpreter show about it.
 type Installation struct {
 	// Path is the interpreter as it was found. Its links are not resolved.
 	Path string
@@ -17,7 +17,7 @@ type Installation struct {
 	Environment string
 	// Conda says that Environment was made by conda.
 	Conda bool
-	// Python is the version, with as many parts as the files tell: "3.11" or "3.11.7"; empty if unknown.
+	// Python is the version, with as many parts as the files show: "3.11" or "3.11.7"; empty if unknown.
 	Python string
 	// Folders is where the interpreter finds modules, in its order. A worker also finds those beside its script, or, with
 	// -m, those in its working directory.
@@ -88,12 +88,12 @@ func firstBytes(file string, n int64) string {
 	}
 	defer f.Close()
 	head := make([]byte, n)
-	n2, _ := f.Read(head) // what cannot be read tells nothing
+	n2, _ := f.Read(head) // a file that cannot be read counts as empty
 	return string(head[:n2])
 }
 
-// pythonPath returns the folders in PYTHONPATH. An empty entry means the working directory to Python, which nobody
-// writes on purpose; it is left out.
+// pythonPath returns the folders in PYTHONPATH. It leaves out empty entries. To Python such an entry is the working
+// directory, but nobody writes it on purpose.
 func pythonPath(env func(string) (string, bool)) (dirs []string) {
 	list, _ := env("PYTHONPATH")
 	for _, dir := range filepath.SplitList(list) {
@@ -104,7 +104,7 @@ func pythonPath(env func(string) (string, bool)) (dirs []string) {
 	return dirs
 }
 
-// venvConfig is what matters in a pyvenv.cfg.
+// venvConfig has the values of a pyvenv.cfg that are used here.
 type venvConfig struct {
 	home, version string
 	systemSites   bool
@@ -159,7 +159,7 @@ func findPrefix(program string, cfg venvConfig) (prefix, minor string) {
 		named = found[1]
 	}
 	for _, dir := range starts {
-		for up := 0; up < 2 || named != ""; up++ { // without a version, a folder far above is not sure to be meant
+		for up := 0; up < 2 || named != ""; up++ { // without a version, a folder far above may belong to another one
 			if minor := standardLibrary(dir, named); minor != "" {
 				return dir, minor
 			}
@@ -172,8 +172,8 @@ func findPrefix(program string, cfg venvConfig) (prefix, minor string) {
 	return "", ""
 }
 
-// standardLibrary returns the version of the standard library below prefix: this one, if it is not empty, else the only
-// one there.
+// standardLibrary returns the version of the standard library below prefix: named if it is there, or the only one there
+// if named is empty; else "".
 func standardLibrary(prefix, named string) string {
 	var found []string
 	for _, lib := range []string{"lib", "lib64"} {
@@ -253,8 +253,8 @@ func (in *Installation) addSites(prefix, minor string) {
 }
 
 // addSite adds a folder of packages and the folders that its .pth files name. A line of a .pth file that begins with
-// import is code. It is not executed; if it adds folders, or is that of an editable installation, modules may come from
-// anywhere.
+// import is code, which addSite does not execute. If the code adds folders, or belongs to an editable installation,
+// modules may come from anywhere, so Certain becomes false.
 func (in *Installation) addSite(dir string) {
 	if !in.add(dir) {
 		return
@@ -282,8 +282,8 @@ func (in *Installation) addSite(dir string) {
 	}
 }
 
-// add adds those folders that exist, once, and reports whether it added one. A file in their place is an archive, whose
-// modules are not known.
+// add adds those folders that exist, once, and reports whether it added one. A file in place of a folder is an archive
+// with unknown modules, so Certain becomes false.
 func (in *Installation) add(dirs ...string) (added bool) {
 	for _, dir := range dirs {
 		switch {

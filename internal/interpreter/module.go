@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/lazyregexp"
 )
 
-// Presence says whether an interpreter has a module.
+// Presence says whether an interpreter has a module. The zero value is Unknown.
 type Presence int
 
 // The values of Presence.
@@ -30,7 +30,7 @@ func (p Presence) String() string {
 func (in Installation) Has(module string) Presence { return in.has(in.Folders, module) }
 
 // Runs reports whether python -m can run the module: a package needs a module __main__. first is the folder that the
-// interpreter searches before its own, which is the working directory.
+// interpreter searches before in.Folders: the working directory.
 func (in Installation) Runs(module, first string) Presence {
 	folders := append([]string{first}, in.Folders...)
 	if isDir(FindModule(folders, module)) {
@@ -105,7 +105,7 @@ func moduleFile(dir, name string) string {
 	return ""
 }
 
-// globQuote makes a path match itself alone in a pattern.
+// globQuote returns a pattern for filepath.Glob that matches path alone.
 func globQuote(path string) string {
 	return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(path, `\$0`)
 }

@@ -8,7 +8,7 @@ import (
 
 // UnusedEnvironment is an active environment whose interpreter does not run the script.
 type UnusedEnvironment struct {
-	// Variable names the environment, which is Root.
+	// Variable is the name of the variable that names the environment. Root is its value, the environment's folder.
 	Variable, Root string
 	// Err says why its interpreter cannot be used; nil if it can.
 	Err error

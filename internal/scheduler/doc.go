@@ -1,6 +1,6 @@
 // Package scheduler finds out what the environment of a process says about its job: Slurm, Kubernetes, Open MPI,
-// another process manager with PMI, or MASTER_ADDR alone. It does not decide anything: it does not know what the user
-// has given.
+// another process manager with PMI, or MASTER_ADDR alone. It does not decide anything, because it does not know the
+// user's settings.
 //
 // # Data flow
 //

@@ -41,7 +41,7 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 	if mine && full != "" {
 		domain := strings.TrimPrefix(full, pod)
 		f.Endpoint = Value[string]{name + "-0" + domain, "the full name " + full + " in /etc/hosts"}
-		for i := range maxMoreHosts { // which exist if the job has so many nodes
+		for i := range maxMoreHosts { // these hosts exist if the job has so many nodes
 			f.MoreHosts = append(f.MoreHosts, fmt.Sprintf("%s-%d%s", name, i+1, domain))
 		}
 		f.IsHost = Value[bool]{number == 0, f.NodeRank.Source}

@@ -41,8 +41,9 @@ func pmi(env Lookup, _ Host) (*Facts, error) {
 	return f, v.err
 }
 
-// tasks sets the facts that all these managers provide: the number of processes, the rank of this one, and the number
-// on this node. oneEach is a command that starts one process per node, and export one that passes MASTER_ADDR on.
+// tasks sets the facts of all these process managers from the number of processes, the rank of this one, and the number
+// of processes on this node. oneEach is a command that starts one process per node, and export one that passes
+// MASTER_ADDR on.
 func (f *Facts) tasks(v *variables, size, rank, local Value[int], oneEach, export string) {
 	f.OneEach = oneEach
 	if f.Job != "" {

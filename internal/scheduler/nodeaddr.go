@@ -12,7 +12,7 @@ import (
 // askTimeout limits the time that Slurm's controller may take to reply.
 const askTimeout = 5 * time.Second
 
-// NodeAddr asks Slurm for the address of a node. The name of a node need not be a host name.
+// NodeAddr asks Slurm, by scontrol, for the address of a node. The name of a node need not be a host name.
 func NodeAddr(ctx context.Context, node string) (string, error) {
 	var out oneshot.Head
 	var errs oneshot.Tail

@@ -54,8 +54,8 @@ type Facts struct {
 	Endpoint Value[string]
 	// MoreHosts are further nodes, in the order of ranks from 1 on, at which the nodes can also meet: two at most.
 	MoreHosts []string
-	// EndpointGiven says that MASTER_ADDR and MASTER_PORT name another endpoint than the scheduler's list of nodes, so
-	// that a store may listen there that is no part of the job.
+	// EndpointGiven says that MASTER_ADDR and MASTER_PORT name another endpoint than the scheduler's list of nodes. A
+	// store that is not a part of the job may listen there.
 	EndpointGiven bool
 	// IsHost says whether this node is the endpoint's host.
 	IsHost Value[bool]
@@ -96,9 +96,9 @@ func (f *Facts) LaunchID() Value[string] {
 	return f.RunID
 }
 
-// Problem is a variable with a value that cannot be used.
+// Problem is a fact that cannot be used, such as a variable with an invalid value.
 type Problem struct {
-	// Where is the variable with its value: "SLURM_NODEID=x".
+	// Where is the evidence, such as the variable with its value: "SLURM_NODEID=x".
 	Where string
 	// Problem says what is wrong with it.
 	Problem string
@@ -111,9 +111,10 @@ func (p *Problem) Error() string { return p.Where + ": " + p.Problem }
 // accompany an error are valid, but incomplete.
 type adapter func(env Lookup, host Host) (*Facts, error)
 
-// Detect returns the facts of the first scheduler that it finds. Its error is a *Problem; the facts that accompany an
-// error are valid, but incomplete. mpirun comes first: in a Slurm job it starts its processes through steps of its own,
-// whose variables do not describe them. Plain PMI comes after Slurm, because srun sets PMI's variables too.
+// Detect returns the facts of the first scheduler that it finds; the zero Facts if it finds none. Its error is a
+// *Problem; the facts that accompany an error are valid, but incomplete. mpirun comes first: in a Slurm job it starts
+// its processes through steps of its own, whose variables do not describe them. Plain PMI comes after Slurm, because
+// srun sets PMI's variables too.
 func Detect(env Lookup, host Host) (Facts, error) {
 	for _, detect := range []adapter{mpirun, slurm, kubernetes, pmi} {
 		if f, err := detect(env, host); f != nil {
@@ -134,7 +135,7 @@ const maxMoreHosts = 2
 // moreHosts returns the nodes of a list for Facts.MoreHosts.
 func moreHosts(hosts []string) []string { return hosts[1:min(len(hosts), 1+maxMoreHosts)] }
 
-// assignment is the source of a fact from one variable.
+// assignment returns the source of a fact from one variable.
 func assignment(name, text string) string { return name + "=" + text }
 
 func problem(name, text, format string, args ...any) *Problem {

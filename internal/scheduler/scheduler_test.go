@@ -491,7 +491,7 @@ func TestNodeAddr(t *testing.T) {
 	}
 }
 
-// Of what scontrol prints, NodeAddr keeps a bounded part. Its error has what scontrol said.
+// NodeAddr keeps a bounded part of scontrol's output. Its error includes scontrol's last line.
 func TestAskNodeAddr(t *testing.T) {
 	for _, tt := range []struct{ script, addr, err string }{
 		{script: `test "$*" = "--oneliner show node n1" && echo "NodeName=n1 NodeAddr=10.0.0.1"`, addr: "10.0.0.1"},

@@ -145,7 +145,7 @@ func (v *variables) stepHosts(f *Facts) {
 	}
 }
 
-// hosts expands the host list of a variable. It is nil if there is no variable, or if the list is invalid.
+// hosts expands the host list of the variable name. It returns nil if name is empty, or if the list is invalid.
 func (v *variables) hosts(list, name string) []string {
 	if name == "" {
 		return nil
@@ -184,7 +184,7 @@ func (v *variables) componentOrder(hosts []string) []string {
 	return ordered
 }
 
-// component is a part of a heterogeneous job. Other jobs have one.
+// component is a part of a heterogeneous job. Any other job has one component.
 type component struct {
 	suffix         string // of its variables
 	nodes          Value[int]

@@ -56,8 +56,8 @@ func (v *variables) allocation(f *Facts) {
 // without binding.
 //
 // Without --cpus-per-task a step has all CPUs of a node, even if it starts few tasks. But srun also reads that number
-// from the environment, where it was meant for the tasks of the batch script. The same holds for GPUs. In these cases
-// launch asks for the CPUs and GPUs of the whole node.
+// from the environment, where it is meant for the tasks of the batch script. The same holds for GPUs per task. In these
+// cases launch asks for the CPUs or GPUs of the whole node.
 func (v *variables) launch(f *Facts, c component) []string {
 	n := strconv.Itoa(c.nodes.Is)
 	options := []string{
@@ -109,9 +109,9 @@ func LaunchCommand(launch [][]string, program []string) []string {
 	return command
 }
 
-// LaunchEnvironment returns the environment env of an srun, changed so that its tasks get the variables names, those of
-// them that env has. By default they get all. The variables of srun --export, such as sbatch --export=NONE sets for the
-// batch script, may leave them out. No value gets onto a command line.
+// LaunchEnvironment returns env, the environment of an srun, changed so that the tasks get those of the variables in
+// names that env sets. By default tasks get all variables. But a variable for srun --export, which for example sbatch
+// --export=NONE sets for the batch script, may leave some out. No value gets onto a command line.
 func LaunchEnvironment(env []string, names ...string) []string {
 	isSet := func(name string) bool {
 		return slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
@@ -133,8 +133,8 @@ func LaunchEnvironment(env []string, names ...string) []string {
 	return out
 }
 
-// exporting adds names to a value of srun --export. Tasks get Slurm's own variables with any value: NONE and NIL differ
-// from a list of names only in that srun ignores what follows them.
+// exporting adds names to a value of srun --export. Tasks get Slurm's own variables whatever the value is. NONE and NIL
+// differ from a list of names only in that srun ignores what follows them.
 func exporting(value string, names []string) string {
 	items := strings.Split(value, ",")
 	isAll := func(item string) bool { return strings.EqualFold(item, "ALL") }
@@ -156,7 +156,7 @@ func shellWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// counted is a number that is valid for several consecutive nodes.
+// counted is a number that applies to several consecutive nodes.
 type counted struct{ value, times int }
 
 // parseCounts reads Slurm's notation for one number per node: 8(x2),4.
@@ -183,7 +183,7 @@ func parseCounts(s string) ([]counted, error) {
 	return counts, nil
 }
 
-// uniform returns the number, if it is the same for all nodes.
+// uniform returns the number in Slurm's notation s if it is the same for all nodes, else false.
 func uniform(s string) (int, bool) {
 	counts, err := parseCounts(s)
 	if err != nil {

@@ -4,7 +4,7 @@
 //	Entry     the registration of this process, a listener            (entry.go)
 //	List      the launchers that run now, and how to reach them       (list.go)
 //	Ended     the record of a launcher that has ended, for its logs   (ended.go)
-//	FindPID   the process of a launcher, as the kernel knows it       (pid.go)
+//	FindPID   the pid of a launcher; of other users', from the kernel (pid.go)
 //	IsStopped whether Ctrl-Z has stopped a process                    (socket_linux.go, socket_darwin.go)
 //
 // A registration is two files: a record, which its process locks for as long as it lives, and a Unix socket, on which

@@ -34,7 +34,7 @@ const (
 	maxEnded = 20
 )
 
-// RecordEnd remembers a launcher of this user that ends, and forgets the oldest ones beyond 20.
+// RecordEnd records a launcher of this user that ends, and removes all but the 20 newest records.
 func (f Folders) RecordEnd(e Ended) error {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -54,7 +54,7 @@ func (f Folders) RecordEnd(e Ended) error {
 	return nil
 }
 
-// endedName returns a name for a new record, which comes after those of earlier records.
+// endedName returns a name for a new record, which sorts after those of earlier records.
 func endedName(id string) string {
 	return fmt.Sprintf("%s%016x-%s", endedPrefix, time.Now().UnixNano(), id)
 }
@@ -87,7 +87,8 @@ func (f *folder) keepKilled(name string, file *os.File) {
 	}
 }
 
-// forget removes the oldest records beyond maxEnded, and what a launcher has left that was killed while it wrote one.
+// forget removes all but the maxEnded newest records. The unfinished record of a launcher that was killed while it wrote
+// counts as a record, so it is removed in the end.
 func (f *folder) forget() {
 	names := f.endedNames()
 	for _, name := range names[min(len(names), maxEnded):] {

@@ -21,7 +21,7 @@ type Launcher struct {
 	Endpoint string `json:"rdzv_endpoint,omitempty"`
 	// SchedulerJob is the scheduler's job in which the launcher runs, such as "slurm 12"; empty for none.
 	SchedulerJob string `json:"scheduler_job,omitempty"`
-	// Dir is the working directory in which it was started, empty if unknown.
+	// Dir is the working directory in which the launcher was started, empty if unknown.
 	Dir string `json:"dir,omitempty"`
 	// LogDir is the folder of the run's logs, empty if it has none.
 	LogDir string `json:"log_dir,omitempty"`
@@ -90,7 +90,7 @@ func (e *Entry) hold() error {
 	}
 }
 
-// publish writes the record and makes the socket appear, which listens from the beginning.
+// publish writes the record and makes the socket appear under its name. The socket listens by then.
 func (e *Entry) publish(l Launcher) error {
 	text, err := json.Marshal(l)
 	if err != nil {

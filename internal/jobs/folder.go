@@ -17,7 +17,7 @@ type Folders []string
 
 // Machine returns the folders of this machine. They do not depend on the environment, because a launcher that Slurm,
 // cron or ssh has started has another environment than the shell that asks for it. The first folder is in memory, so it
-// is empty after a boot. The names are short enough for a socket.
+// is empty after a boot. The names are short enough for the path of a Unix socket.
 func Machine() Folders { return Folders{"/dev/shm", "/tmp"} }
 
 // folder is one user's folder, which only that user can change.

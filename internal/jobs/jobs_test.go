@@ -130,14 +130,14 @@ func TestDialForeign(t *testing.T) {
 	}
 }
 
-// TestKilled checks that what a killed launcher leaves is neither listed nor kept.
+// TestKilled checks that the files of a killed launcher are not listed, and are removed.
 func TestKilled(t *testing.T) {
 	f := Folders{t.TempDir()}
 	gone, lives := register(t, f, Launcher{RunID: "gone"}), register(t, f, Launcher{RunID: "lives"})
 	defer lives.Close()
 	_ = gone.record.Close()
 	_ = gone.UnixListener.Close()
-	// Killed between its steps:
+	// Files of launchers that were killed while they registered:
 	for _, name := range []string{"job-1", "job-2", "job-2.new"} {
 		if err := os.WriteFile(filepath.Join(userFolder(f), name), nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -29,8 +29,8 @@ const (
 )
 
 // List returns the launchers of this user that run now, or of all users, in the order of their start. It removes what
-// launchers of this user have left behind that were killed, and remembers those with logs (ListEnded). It changes
-// nothing in folders of others.
+// killed launchers of this user have left behind, and records those with logs for ListEnded. It changes nothing in
+// folders of others.
 func (f Folders) List(allUsers bool) []Running {
 	var all []Running
 	for _, parent := range f {
@@ -85,14 +85,14 @@ func (f *folder) read(name string) (l Launcher, ok bool) {
 		return l, false
 	}
 	if info, err := os.Lstat(f.path(name + socketSuffix)); err != nil || info.Mode().Type() != os.ModeSocket {
-		return l, false // it is being registered
+		return l, false // the launcher is being registered
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxRecord))
 	return l, err == nil && json.Unmarshal(text, &l) == nil
 }
 
-// stale reports whether no launcher holds the lock of a record. It keeps a shared lock until file is closed: no
-// launcher can lock the record meanwhile, and others that look at the record do not take this process for its launcher.
+// stale reports whether no launcher holds the lock of a record. If so, it keeps a shared lock until file is closed: no
+// launcher can lock the record meanwhile, and other calls of List do not take this process for its launcher.
 func stale(file *os.File) bool {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil
 }

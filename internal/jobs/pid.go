@@ -12,7 +12,7 @@ type peer struct {
 	uid int
 }
 
-// FindPID returns the pid of a launcher, for people who send it a signal; 0 if it is unknown. The record of another
+// FindPID returns the pid of a launcher, for people who send a signal to it; 0 if it is unknown. The record of another
 // user may name any process, so the pid of that user's launcher comes from the kernel.
 func (r Running) FindPID(ctx context.Context) int {
 	if r.UID == os.Geteuid() {

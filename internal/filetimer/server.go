@@ -36,8 +36,8 @@ type Server struct {
 	pending []Expiry // what Take returns next
 }
 
-// Open makes a FIFO at path and begins to serve it. If path is empty, or cannot be used, the FIFO gets a new name in the
-// folder for temporary files; Open logs why a path cannot be used. suspended reports whether the workers are stopped on
+// Open makes a FIFO at path and begins to serve it. If path is empty or cannot be used, the FIFO gets a new name in the
+// folder for temporary files; Open logs why path cannot be used. suspended reports whether the workers are stopped on
 // purpose, which stops their timers too. Open fails if it cannot make a FIFO at all.
 func Open(path string, suspended func() bool, log zerolog.Logger) (*Server, error) {
 	var file *os.File

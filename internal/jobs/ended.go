@@ -87,8 +87,8 @@ func (f *folder) keepKilled(name string, file *os.File) {
 	}
 }
 
-// forget removes all but the maxEnded newest records. The unfinished record of a launcher that was killed while it wrote
-// counts as a record, so it is removed in the end.
+// forget removes all but the maxEnded newest records. A launcher that was killed while it wrote a record leaves an
+// unfinished one, which counts as a record and so is removed in the end.
 func (f *folder) forget() {
 	names := f.endedNames()
 	for _, name := range names[min(len(names), maxEnded):] {

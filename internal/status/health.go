@@ -32,7 +32,7 @@ type Health struct {
 
 // WorkerHealth is a worker in a Health.
 type WorkerHealth struct {
-	Rank      int         `json:"rank"`
+	Rank      int         `json:"rank"` // -1 before it was started
 	LocalRank int         `json:"local_rank"`
 	PID       int         `json:"pid"` // 0 before it was started
 	State     WorkerState `json:"state"`

@@ -122,7 +122,7 @@ type Hang struct {
 
 // Worker is one worker of the current round.
 type Worker struct {
-	Rank      int         `json:"rank"`
+	Rank      int         `json:"rank"` // -1 before it was started
 	LocalRank int         `json:"local_rank"`
 	PID       int         `json:"pid"` // 0 before it was started
 	State     WorkerState `json:"state"`

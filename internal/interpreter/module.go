@@ -143,7 +143,7 @@ func (in Installation) Version(name string) string {
 	return ""
 }
 
-// normalized returns the name of a distribution in the form that PEP 503 compares.
+// normalized returns the name of a distribution in the form that PEP 503 compares, but does not shorten "--" to "-".
 func normalized(name string) string {
 	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(name))
 }

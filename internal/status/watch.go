@@ -266,8 +266,8 @@ func howEnded(machine jobs.Folders, l jobs.Launcher) string {
 	return ""
 }
 
-// repeat shows what fetch returns, once or with --watch until fetch fails. It then prints a note: who has ended, and how
-// in the words of the function, or who does not reply any more.
+// repeat shows what fetch returns, once or with --watch until fetch fails. It then prints a note: that who has ended,
+// followed by the text that how returns, or that who does not reply any more.
 func repeat(
 	ctx context.Context, cfg *config.Status, to *Printer, who string, fetch func() (Job, error), how func() string,
 ) error {

@@ -77,7 +77,7 @@ func (o *Observer) StacksOf(ctx context.Context, localRanks []int, allThreads bo
 }
 
 // PackStacks returns the workers in the form in which elasticrun stacks reads them from the store. If they are too
-// large, the last workers get a Problem instead of their Threads.
+// large, the last workers get a Problem instead of their Threads and Children.
 func PackStacks(workers []stacks.Worker) []byte {
 	workers = slices.Clone(workers)
 	for i := len(workers); ; i-- {
@@ -88,7 +88,8 @@ func PackStacks(workers []stacks.Worker) []byte {
 		if packed.Len() <= maxStacks || i == 0 {
 			return packed.Bytes()
 		}
-		workers[i-1].Threads, workers[i-1].Problem = nil, "the stacks of its node are too large to be sent"
+		w := &workers[i-1]
+		w.Threads, w.Children, w.Problem = nil, nil, "the stacks of its node are too large to be sent"
 	}
 }
 

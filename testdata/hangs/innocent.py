@@ -158,11 +158,13 @@ def first_step(mesh):
 
 
 def stopped(mesh):
-    """The test stops all ranks, and continues them."""
+    """The test stops all ranks, and continues them. Each step copies a batch, as training does."""
     mesh.begin()
     end = time.monotonic() + 1.5 * SECONDS
     while mesh.all_reduce(float(mesh.rank == 0 and time.monotonic() < end)):
+        batch = b"x" * (1 << 20)  # new memory, which is seen from outside at any load
         plain.step(mesh)
+        del batch
 
 
 # The test types Ctrl-Z and fg in the terminals of all nodes.

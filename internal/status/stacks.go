@@ -78,14 +78,17 @@ func (o *Observer) StacksOf(ctx context.Context, localRanks []int, allThreads bo
 
 // PackStacks returns the workers in the form in which elasticrun stacks reads them from the store. If they are too
 // large, the last workers get a Problem instead of their Threads and Children.
-func PackStacks(workers []stacks.Worker) []byte {
+func PackStacks(workers []stacks.Worker) []byte { return packStacks(workers, maxStacks) }
+
+// packStacks is PackStacks for a limit in bytes.
+func packStacks(workers []stacks.Worker, limit int) []byte {
 	workers = slices.Clone(workers)
 	for i := len(workers); ; i-- {
 		var packed bytes.Buffer
 		z := gzip.NewWriter(&packed)
 		_ = json.NewEncoder(z).Encode(workers) // neither can fail
 		_ = z.Close()
-		if packed.Len() <= maxStacks || i == 0 {
+		if packed.Len() <= limit || i == 0 {
 			return packed.Bytes()
 		}
 		w := &workers[i-1]

@@ -15,6 +15,9 @@ LINT := $(GO) tool -modfile=internal/tools/go.mod golangci-lint
 # The race detector needs cgo, which needs a C compiler and its headers.
 RACE = $(shell [ "$$($(GO) env CGO_ENABLED)" = 1 ] && printf '\#include <stdlib.h>\n' | $$($(GO) env CC) -E - >/dev/null 2>&1 && echo -race)
 
+# How many packages are tested at once. Tests often wait, so two processors are busier with three; more have enough.
+PACKAGES = $(shell [ "$$(nproc 2>/dev/null)" -le 2 ] 2>/dev/null && echo -p 3)
+
 .DEFAULT_GOAL := build
 
 .PHONY: help
@@ -55,7 +58,7 @@ run: build ## build elasticrun, train on real data with 4 workers and kill one o
 test: ## run every test; go test -v gives the reasons for skipped tests
 	cd internal/e2e/manifests && CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 ./... # -count=1: go's test cache ignores changes of the examples
 	@race='$(RACE)'; [ -n "$$race" ] || echo 'no C compiler: tests run without the race detector'; \
-	set -x; GORACE=atexit_sleep_ms=10 $(GO) test $$race $(FLAGS) -vet=off -timeout 10m ./...
+	set -x; GORACE=atexit_sleep_ms=10 $(GO) test $$race $(FLAGS) $(PACKAGES) -ldflags=-s -vet=off -timeout 10m ./...
 
 .PHONY: check
 check: ## lint, and build for darwin

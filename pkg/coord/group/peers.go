@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/tcplimit"
@@ -308,11 +309,15 @@ type incoming struct {
 	from    frame // the hello
 	message replica.Message
 	nc      net.Conn     // receive reads it and closes it
+	refused *atomic.Bool // receive must end
 	answer  chan<- frame // gets the answer to a request, or a zero frame for none
 }
 
 // refuse ends the connection that the frame came on. It does not close the connection, because that may take time.
-func (in incoming) refuse() { in.nc.SetReadDeadline(time.Unix(1, 0)) }
+func (in incoming) refuse() {
+	in.refused.Store(true)
+	in.nc.SetReadDeadline(time.Unix(1, 0))
+}
 
 // handleRequest handles a frame whose answer goes back on the same connection.
 func (m *Member) handleRequest(in incoming) {
@@ -331,8 +336,13 @@ func (m *Member) receive(nc net.Conn) {
 		return
 	}
 	answers := make(chan frame, 1)
+	var refused atomic.Bool
 	for {
-		in := incoming{from: hello, nc: nc, answer: answers}
+		in := incoming{from: hello, nc: nc, refused: &refused, answer: answers}
+		nc.SetReadDeadline(time.Time{})
+		if refused.Load() { // if it is refused later, that ends the read
+			return
+		}
 		if in.frame, err = m.reading.next(nc); err != nil {
 			return
 		}

@@ -39,9 +39,8 @@ func (r *reading) admit(kind frameKind, size int) (done func(), ok bool) {
 	return none, false
 }
 
-// next reads the next frame of a member's connection. It waits without limit for the frame's first byte.
+// next reads the next frame of a member's connection, whose read deadline applies to the frame's first byte.
 func (r *reading) next(nc net.Conn) (frame, error) {
-	nc.SetReadDeadline(time.Time{})
 	done := func() {}
 	defer func() { done() }()
 	return readAdmitted(&steadyReader{nc: nc}, func(kind frameKind, size int) (ok bool) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -173,27 +172,12 @@ func (s *server) kill() {
 	s.cmd = nil
 }
 
-// handedOut records the addresses that freeAddresses has returned: their servers may not listen yet, or may be killed
-// and restarted.
-var handedOut sync.Map
-
-// freeAddresses returns addresses without a listener. It never returns an address twice.
+// freeAddresses returns addresses at which servers of the test can listen, as often as they are restarted.
 func freeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	var addresses []string
-	var listeners []net.Listener // all stay open until there are enough
-	for len(addresses) < n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listeners = append(listeners, l)
-		if _, again := handedOut.LoadOrStore(l.Addr().String(), true); !again {
-			addresses = append(addresses, l.Addr().String())
-		}
-	}
-	for _, l := range listeners {
-		l.Close()
+	for range n {
+		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)))
 	}
 	return addresses
 }

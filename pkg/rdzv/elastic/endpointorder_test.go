@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/founding"
@@ -36,7 +37,7 @@ func (a *C10d) useEndpoints(own int, ports ...int) {
 // Two agents, each at the last endpoint of its own list, wait for each other, but not forever.
 func TestEndpointsInAnotherOrder(t *testing.T) {
 	t.Parallel()
-	p, q, gone := freeTCPPort(t), freeTCPPort(t), freeTCPPort(t)
+	p, q, gone := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	first, second := newMemberAccess(t, p), newMemberAccess(t, p)
 	first.useEndpoints(p, q, p)
 	second.useEndpoints(q, p, gone, q)
@@ -71,7 +72,7 @@ func TestEndpointsInAnotherOrder(t *testing.T) {
 // that agent may be asking it at the same time.
 func TestWaitsAtOnce(t *testing.T) {
 	t.Parallel()
-	p, q := freeTCPPort(t), freeTCPPort(t)
+	p, q := testenv.FreePort(t), testenv.FreePort(t)
 	other, a := newMemberAccess(t, q), newMemberAccess(t, p)
 	openTogether(t, other)
 	other.storeMember().member.Yield(group.Announcement{Instance: "I"})
@@ -89,11 +90,11 @@ func TestWaitsAtOnce(t *testing.T) {
 // An agent at a further endpoint founds nothing if an agent before it knows a member that cannot be reached from here.
 func TestEndpointNamesAnother(t *testing.T) {
 	t.Parallel()
-	p, q := freeTCPPort(t), freeTCPPort(t)
+	p, q := testenv.FreePort(t), testenv.FreePort(t)
 	first, second := newMemberAccess(t, p), newMemberAccess(t, p)
 	openTogether(t, first)
 	m := first.storeMember()
-	m.member.Yield(group.Announcement{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t))), Instance: "I"})
+	m.member.Yield(group.Announcement{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t))), Instance: "I"})
 	second.useEndpoints(q, p, q)
 	defer func() { _ = second.Close(t.Context(), false) }()
 	for range 2 {
@@ -113,7 +114,7 @@ func TestOtherVersion(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			p, q, gone := freeTCPPort(t), freeTCPPort(t), freeTCPPort(t)
+			p, q, gone := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 			first := newMemberAccess(t, p)
 			openTogether(t, first)
 			for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -97,7 +98,7 @@ func TestSilentStoreAnswersAgain(t *testing.T) {
 // An agent that finds another store in place of its own joins that one once its workers have ended.
 func TestStoreIsReplaced(t *testing.T) {
 	host, guest, p := growBehindProxy(t)
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	j := host.opts.Job
 	other := newTestHandler(t, j, port, "other")
 	first := enter(t, other, nil)
@@ -124,7 +125,7 @@ func TestStoreIsReplacedAfterSessionLoss(t *testing.T) {
 	host, guest, p := growBehindProxy(t)
 	endSession(t, host, guest)
 	awaitStop(t, "the guest's stop", guest)
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	other := newTestHandler(t, host.opts.Job, port, "other")
 	if got := await(t, "the other host", enter(t, other, nil)); got.err != nil || got.round.WorldSize != 1 {
 		t.Fatalf("other: %+v", got)
@@ -144,7 +145,7 @@ func TestStoreIsReplacedAfterSessionLoss(t *testing.T) {
 // An agent with a shared run id does not join the new store, which may belong to another job.
 func TestReplacedStoreOfASharedRunID(t *testing.T) {
 	host, guest, p := growJobBehindProxy(t, job(1, 2), func(guest *Handler) { guest.opts.SharedRunID = true })
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	other := newTestHandler(t, host.opts.Job, port, "other")
 	if got := await(t, "the other host", enter(t, other, nil)); got.err != nil {
 		t.Fatalf("other: %+v", got)
@@ -191,7 +192,7 @@ func TestWatchdogIsClearedAfterTheStop(t *testing.T) {
 // If the others cannot reach the worker store of rank 0 they go on without that node, and it waits.
 func TestUnreachableRank0(t *testing.T) {
 	t.Parallel()
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	hs, waits := make([]*Handler, 3), make([]<-chan joined, 3)
 	for i := range hs {
 		hs[i] = newTestHandler(t, job(2, 3), port, fmt.Sprintf("node%d", i))
@@ -250,7 +251,7 @@ func TestUnknownPeerAtTheEndpoint(t *testing.T) {
 func TestUnreachableStore(t *testing.T) {
 	j := job(1, 2)
 	j.JoinTimeout = 500 * time.Millisecond
-	h := newTestHandler(t, j, freeTCPPort(t), "node")
+	h := newTestHandler(t, j, testenv.FreePort(t), "node")
 	no := false
 	h.opts.Access.(*C10d).IsHost = &no
 	got := await(t, "answer", enter(t, h, nil))

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
@@ -130,7 +131,7 @@ func TestProblemOf(t *testing.T) {
 // The problem that the leading agent has logged is in the key that says where the store is, until the problem is over.
 func TestProblemIsPublished(t *testing.T) {
 	t.Parallel()
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	a.MaxNodes = 3
 	openTogether(t, a)
 	m := a.storeMember()
@@ -162,7 +163,7 @@ func TestProblemIsPublished(t *testing.T) {
 func TestPartedVotersArePublished(t *testing.T) {
 	t.Parallel()
 	const apart, others = "b:1 does not reach c:1 (why)", "b:1 and d:1 do not reach each other (why)"
-	w := newMemberAccess(t, freeTCPPort(t))
+	w := newMemberAccess(t, testenv.FreePort(t))
 	w.MaxNodes = 3
 	openTogether(t, w)
 	m := w.storeMember()

@@ -13,7 +13,7 @@ import (
 // that has to give way.
 func TestFollower(t *testing.T) {
 	t.Parallel()
-	a, b := newMemberAccess(t, freeTCPPort(t)), newMemberAccess(t, freeTCPPort(t))
+	a, b := newMemberAccess(t, testenv.FreePort(t)), newMemberAccess(t, testenv.FreePort(t))
 	a.TTL = time.Hour
 	openTogether(t, a)
 	openTogether(t, b)

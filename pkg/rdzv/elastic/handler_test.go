@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
@@ -22,7 +23,7 @@ import (
 
 // Three agents form a round, restart after a failure, and succeed.
 func TestHandlersOverSockets(t *testing.T) {
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	var hs []*Handler
 	var waits []<-chan joined
 	j := job(2, 3)
@@ -241,7 +242,7 @@ func TestFindWorkerStore(t *testing.T) {
 		h.stops.C <- rdzv.Stop{Round: 2} // of an earlier round
 		h.stops.C <- rdzv.Stop{Round: 3}
 	}()
-	nowhere := rounds.Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
+	nowhere := rounds.Offer{Addrs: []string{"127.0.0.1"}, Port: testenv.FreePort(t), Nonce: "00"}
 	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
 		t.Errorf("reached %q, %v", addr, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
@@ -24,17 +25,6 @@ func job(least, most int) rounds.Job {
 		Version: "test", Min: least, Max: most, LastCall: 10 * time.Second, JoinTimeout: 20 * time.Second,
 		Rejoin: 5 * time.Second, MaxNodeLosses: 3, Grow: rounds.GrowNow, ResultTTL: time.Minute,
 	}
-}
-
-// freeTCPPort returns a port that was free a moment ago.
-func freeTCPPort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
 }
 
 // newTestHandler returns the handler of an agent whose store is at a port of this machine. The test shuts it down.
@@ -96,7 +86,7 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 // decided.
 func startJob(t *testing.T, j rounds.Job, n int) []*Handler {
 	t.Helper()
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	hs := make([]*Handler, n)
 	waits := make([]<-chan joined, n)
 	for i := range hs {

@@ -80,7 +80,7 @@ func TestEndpointIsFreeLater(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		t.Run(fmt.Sprintf("knows others %v", knows), func(t *testing.T) {
 			t.Parallel()
-			former := newMemberAccess(t, freeTCPPort(t))
+			former := newMemberAccess(t, testenv.FreePort(t))
 			former.RunID += fmt.Sprint(knows)
 			store := openTogether(t, former)
 			next := newMemberAccess(t, former.Ports[0])
@@ -108,7 +108,7 @@ func TestEndpointIsFreeLater(t *testing.T) {
 func TestUnprepared(t *testing.T) {
 	t.Parallel()
 	known := []string{"127.0.0.1:1"}
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	var log strings.Builder
 	a.Logger, a.MaxNodes = zerolog.New(&log).Level(zerolog.WarnLevel), 2 // only this goroutine logs warnings
 	var full atomic.Bool
@@ -141,7 +141,7 @@ func TestUnprepared(t *testing.T) {
 // A member takes over the group in which its agent has a session, and no other one.
 func TestMayTakeOver(t *testing.T) {
 	t.Parallel()
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	openTogether(t, a)
 	m := a.storeMember()
 	instance := a.sessionIn()

@@ -100,7 +100,7 @@ func TestHostStaysToTheEnd(t *testing.T) {
 	const n = 300
 	hs := make([]*Handler, n)
 	waits := make([]<-chan joined, n)
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	for i := range hs {
 		hs[i] = newTestHandler(t, job(n, n), port, fmt.Sprintf("node%d", i))
 		hs[i].log = zerolog.Nop()

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
@@ -160,7 +161,7 @@ func TestSnapshot(t *testing.T) {
 
 // An observer takes no part: no round has it, no round waits for it, and the store's host ends without it.
 func TestObserveChangesNothing(t *testing.T) {
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	var hs []*Handler
 	var waits []<-chan joined
 	for i := range 2 {

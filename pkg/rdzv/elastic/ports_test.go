@@ -273,7 +273,7 @@ func TestTwoStoresOfOneRun(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs more than one loopback address")
 	}
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
 		firstLog := &bytes.Buffer{}
 		a := &C10d{

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
 
 // The error of a worker store that is not reached says what happened at each address, in words.
 func TestReachError(t *testing.T) {
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	_, err := reach(t.Context(), rounds.Offer{Addrs: []string{"127.0.0.1", "127.0.0.2"}, Port: port, Nonce: "00"})
 	if err == nil {
 		t.Fatal("an address answers")

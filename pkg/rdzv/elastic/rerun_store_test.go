@@ -7,13 +7,14 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // A rerun may join while an agent of the finished run still hosts its store. The rerun starts no round there, does not
 // keep the host from ending, and loses nothing when it ends. Then one of its own agents hosts.
 func TestRerunOutlivesTheStore(t *testing.T) {
-	j, port := job(2, 2), freeTCPPort(t)
+	j, port := job(2, 2), testenv.FreePort(t)
 	launched := func(name, launch string) *Handler {
 		h := newTestHandler(t, j, port, name)
 		h.opts.Node.Launch.ID = launch

@@ -46,7 +46,7 @@ func openTogether(t *testing.T, a *C10d) coord.Store {
 // distinguishes it from others of the test.
 func newFounder(t *testing.T, name string, known []string) (*C10d, *storeMember) {
 	t.Helper()
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	a.RunID += "-" + checksum(name)
 	return a, found(t, a, known)
 }
@@ -83,7 +83,7 @@ func listenSilently(t *testing.T) net.Listener {
 func TestEarlierGroup(t *testing.T) {
 	t.Parallel()
 	silent := listenSilently(t)
-	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t)))
+	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
 	for _, tt := range []struct {
 		name         string
 		addrs        []string
@@ -108,7 +108,7 @@ func TestEarlierGroup(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			a := newMemberAccess(t, freeTCPPort(t))
+			a := newMemberAccess(t, testenv.FreePort(t))
 			a.LaunchID = tt.mine
 			a.RunID += "-" + checksum(tt.name)
 			before := &hostPlace{log: zerolog.Nop()}
@@ -182,7 +182,7 @@ func TestRecordOfGroup(t *testing.T) {
 // An agent at the endpoint that has founded a group without a round joins the group that announces itself there.
 func TestFounderYields(t *testing.T) {
 	t.Parallel()
-	first, second := newMemberAccess(t, freeTCPPort(t)), newMemberAccess(t, freeTCPPort(t))
+	first, second := newMemberAccess(t, testenv.FreePort(t)), newMemberAccess(t, testenv.FreePort(t))
 	openTogether(t, first)
 	openTogether(t, second)
 	founder, other := second.storeMember(), first.storeMember()
@@ -230,7 +230,7 @@ func TestFounderYields(t *testing.T) {
 // While an agent gives up its group, no round of it is decided; and a group that has decided a round is not given up.
 func TestYieldOrDecide(t *testing.T) {
 	t.Parallel()
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	openTogether(t, a)
 	m := a.storeMember()
 	m.mu.Lock()
@@ -255,7 +255,7 @@ func TestYieldOrDecide(t *testing.T) {
 func TestOwnGroupAnnounced(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	a.Logger = zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.ErrorLevel)
 	store := openTogether(t, a)
 	m := a.storeMember()
@@ -280,7 +280,7 @@ func TestOwnGroupAnnounced(t *testing.T) {
 func TestRemovedFounder(t *testing.T) {
 	t.Parallel()
 	silent := listenSilently(t).Addr().String()
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	openTogether(t, a)
 	m := a.storeMember()
 	lose := func(least int) {
@@ -310,7 +310,7 @@ func TestRemovedFounder(t *testing.T) {
 // An agent at a further endpoint waits for those before it.
 func TestFurtherEndpoint(t *testing.T) {
 	t.Parallel()
-	first, second := freeTCPPort(t), freeTCPPort(t)
+	first, second := testenv.FreePort(t), testenv.FreePort(t)
 	yes, no := true, false
 	a := newMemberAccess(t, first)
 	a.IsHost, a.More = &no, []StoreHost{{Host: "127.0.0.1", Ports: []int{second}, IsHost: &yes}}
@@ -356,7 +356,7 @@ func TestEndpointIsTakenOver(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			ports := []int{freeTCPPort(t), freeTCPPort(t)}
+			ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
 			start := func() *C10d {
 				a := newMemberAccess(t, ports[0])
 				a.RunID += checksum(tt.name)
@@ -403,7 +403,7 @@ func openFounded(t *testing.T, a *C10d) {
 // An agent that has heard of another group, and then does not reach it, founds none beside it.
 func TestGroupThatWasHeardOf(t *testing.T) {
 	t.Parallel()
-	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(freeTCPPort(t)))
+	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
 	for _, hasFile := range []bool{false, true} {
 		t.Run(fmt.Sprintf("with a file: %v", hasFile), func(t *testing.T) {
 			t.Parallel()
@@ -411,7 +411,7 @@ func TestGroupThatWasHeardOf(t *testing.T) {
 			if hasFile { // the announcer is gone, the file names another one
 				leader, other = gone, listenSilently(t).Addr().String()
 			}
-			a := newMemberAccess(t, freeTCPPort(t))
+			a := newMemberAccess(t, testenv.FreePort(t))
 			a.RunID, a.MinNodes = a.RunID+strconv.FormatBool(hasFile), 1
 			if hasFile {
 				before := &hostPlace{log: zerolog.Nop()}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
 )
@@ -60,7 +61,7 @@ type togetherJob struct {
 // in rank order once any one may be lost.
 func startTogether(t *testing.T, j rounds.Job, n int) *togetherJob {
 	t.Helper()
-	port := freeTCPPort(t)
+	port := testenv.FreePort(t)
 	hs := make([]*Handler, n)
 	together := &togetherJob{agents: hs}
 	waits := make([]<-chan joined, n)
@@ -173,7 +174,7 @@ func succeedAll(t *testing.T, hs []*Handler) {
 // The only voter can hand over to a candidate, where the agents must look for the store then.
 func TestAddrsOfCandidates(t *testing.T) {
 	t.Parallel()
-	a := newMemberAccess(t, freeTCPPort(t))
+	a := newMemberAccess(t, testenv.FreePort(t))
 	client := openTogether(t, a).(*coord.Client)
 	const candidate = "127.0.0.1:1"
 	for voters, want := range map[int]bool{1: true, 3: false} {

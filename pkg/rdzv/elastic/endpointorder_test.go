@@ -91,10 +91,11 @@ func TestWaitsAtOnce(t *testing.T) {
 func TestEndpointNamesAnother(t *testing.T) {
 	t.Parallel()
 	p, q := testenv.FreePort(t), testenv.FreePort(t)
+	gone := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t)))
 	first, second := newMemberAccess(t, p), newMemberAccess(t, p)
 	openTogether(t, first)
 	m := first.storeMember()
-	m.member.Yield(group.Announcement{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.FreePort(t))), Instance: "I"})
+	m.member.Yield(group.Announcement{Addr: gone, Instance: "I"})
 	second.useEndpoints(q, p, q)
 	defer func() { _ = second.Close(t.Context(), false) }()
 	for range 2 {

@@ -73,7 +73,7 @@ func runLogs(args []string, stdout io.Writer) error {
 // checkLogDir reports why the runs in the log folder cannot be listed. A folder that only the configuration names may
 // not be there yet.
 func checkLogDir(cfg *config.Logs) error {
-	if _, err := os.ReadDir(cfg.LogDir); cfg.OnlyThere && errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(cfg.LogDir); cfg.OnlyThere && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no folder %s", cfg.LogDir)
 	}
 	return logview.CheckReadable(cfg.LogDir, "")

@@ -152,6 +152,11 @@ func (c *Client) handshake(ctx context.Context, l *clientConn) error {
 		return nil
 	}
 	_, _, err := l.call(ctx, requests)
+	if err == nil && l.broken {
+		if err = ctx.Err(); err == nil {
+			err = fmt.Errorf("%w: more bytes than the reply", kvstore.ErrProtocol)
+		}
+	}
 	if errors.Is(err, kvstore.ErrProtocol) {
 		return fmt.Errorf("no TCPStore of %s answers at %s: %w", c.opts.Protocol, c.addr, err)
 	}

@@ -1,6 +1,7 @@
 package tcpstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -337,6 +338,62 @@ func TestClientCannotConnectInTime(t *testing.T) {
 	defer cancel()
 	if err := c.Wait(ctx, "k"); !errors.Is(err, kvstore.ErrTimeout) || !errors.Is(err, kvstore.ErrConnection) {
 		t.Errorf("Wait = %v, want ErrConnection and ErrTimeout", err)
+	}
+}
+
+// endsContext is a connection that calls end when it has read a number of bytes.
+type endsContext struct {
+	net.Conn
+	after int
+	end   func()
+}
+
+func (c *endsContext) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.after -= n; c.after <= 0 {
+		c.end()
+	}
+	return n, err
+}
+
+// A connection whose handshake completes as the context ends carries no call: its interrupt may come at any later time
+// and would end another call's read.
+func TestClientContextEndsAfterHandshake(t *testing.T) {
+	for _, p := range bothProtocols {
+		s := script(p)
+		c := scriptedClient(ClientOptions{Protocol: p}, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		open := c.open
+		c.open = func(ctx context.Context) (net.Conn, error) {
+			nc, err := open(ctx)
+			return &endsContext{nc, len(handshakeTurn(p).answer), cancel}, err
+		}
+		if err := c.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: Wait = %v, want context.Canceled", p, err)
+		}
+		if len(c.idle) > 0 || len(c.conns) > 0 {
+			t.Errorf("%s: the connection is kept", p)
+		}
+		c.Close()
+		if <-s.over; s.err != nil {
+			t.Errorf("%s: %v", p, s.err)
+		}
+	}
+}
+
+// Bytes after the handshake's reply would be taken for the reply of the next call.
+func TestClientHandshakeReplyTooLong(t *testing.T) {
+	for _, p := range bothProtocols {
+		s := script(p)
+		s.turns[0].answer = append(bytes.Clone(s.turns[0].answer), 0)
+		c := scriptedClient(ClientOptions{Protocol: p}, s)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if _, err := c.Add(ctx, "n", 1); !errors.Is(err, kvstore.ErrProtocol) || len(c.conns) > 0 {
+			t.Errorf("%s: Add = %v, want ErrProtocol; %d connections are left", p, err, len(c.conns))
+		}
+		cancel()
+		c.Close()
+		<-s.over
 	}
 }
 

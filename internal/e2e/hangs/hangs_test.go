@@ -33,7 +33,7 @@ func TestHangs(t *testing.T) {
 				t.Parallel()
 				python := systemPython
 				if script == ddp {
-					python = testenv.Torch(t, "2.14")
+					python = torchPython(t)
 					torchJobs <- struct{}{}
 					defer func() { <-torchJobs }()
 				}
@@ -41,6 +41,15 @@ func TestHangs(t *testing.T) {
 			})
 		}
 	}
+}
+
+// torchPython returns an interpreter with torch. make test has the oldest, which starts with the least CPU time.
+func torchPython(t *testing.T) string {
+	t.Helper()
+	if !testenv.Whole(t) {
+		return testenv.Torch(t, "1.13")
+	}
+	return testenv.Torch(t, "2.14")
 }
 
 // chosen reports whether a run of this length runs the hang with a script. Short runs of make soak have torch only

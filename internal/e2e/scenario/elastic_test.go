@@ -135,8 +135,8 @@ var victims = []struct {
 }
 
 // TestNodeGoes removes one of four nodes. The job continues with three from the checkpoint, and charges no restart,
-// though its budget has none. make test runs each departure once, with all pairs of backend and victim, and the first
-// departure with real torch. make soak has real torch in these cases at least.
+// though its budget has none. make test runs each departure once, with all pairs of backend and victim. make soak has
+// real torch in these cases at least.
 func TestNodeGoes(t *testing.T) {
 	t.Parallel()
 	for d, departure := range departures {
@@ -150,10 +150,7 @@ func TestNodeGoes(t *testing.T) {
 					t.Run(fmt.Sprintf("%s, %s, %s, %d", backend.name, departure.name, victim.name, i), func(t *testing.T) {
 						t.Parallel()
 						j := newElastic(t, 0)
-						switch {
-						case d == 0 && quick:
-							j.use(ddp)
-						case quick && i == 0:
+						if quick && i == 0 {
 							j.useTorchInSoak()
 						}
 						backend.use(j, j.lab.Hosts[4])

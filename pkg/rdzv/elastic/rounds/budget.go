@@ -99,9 +99,18 @@ func (b *budget) recordLoss(at time.Duration, identity string, j *Job) {
 	}
 	recent := slices.DeleteFunc(b.losses[identity], func(t time.Duration) bool { return at-t >= lossWindow })
 	b.losses[identity] = append(recent, at)
-	if j.MaxNodeLosses > 0 && len(b.losses[identity]) >= j.MaxNodeLosses {
-		b.quarantineUntil(identity, at+lossWindow)
+	if end := b.lossQuarantineEnd(identity, j); end.Set {
+		b.quarantineUntil(identity, end.At)
 	}
+}
+
+// lossQuarantineEnd returns when the quarantine for a node's last losses ends; unset if they were too few for one.
+func (b *budget) lossQuarantineEnd(identity string, j *Job) OptionalTime {
+	times := b.losses[identity]
+	if j.MaxNodeLosses <= 0 || len(times) < j.MaxNodeLosses {
+		return OptionalTime{}
+	}
+	return OptionalTime{times[len(times)-1] + lossWindow, true}
 }
 
 // quarantineUntil quarantines a node until end. A quarantine that ends later stays in force.

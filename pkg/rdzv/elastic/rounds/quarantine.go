@@ -87,12 +87,15 @@ func (b *budget) misses(now time.Duration, identity string) (m missCount) {
 }
 
 // readmit ends the quarantines of the nodes that were quarantined because they and this node did not reach each other.
-// What they missed still counts.
-func (b *budget) readmit(identity string) {
+// What they missed still counts, and so do their losses.
+func (b *budget) readmit(now time.Duration, identity string, j *Job) {
 	for wronged, f := range b.faults {
 		if f.pairedWith == identity {
 			f.times, f.pairedWith, f.unreachable = 0, "", OptionalTime{}
 			delete(b.quarantinedUntil, wronged)
+			if end := b.lossQuarantineEnd(wronged, j); end.Set && now < end.At {
+				b.quarantineUntil(wronged, end.At)
+			}
 		}
 	}
 }

@@ -176,7 +176,7 @@ func (l *Leader) suspected(now time.Duration, reporters []int) []int {
 	missed := func(rank int) missCount { return l.budget.misses(now, members[rank].Identity) }
 	ranks := suspects(len(members), reporters, missed, func(rank int) bool { return members[rank].New })
 	if isPair && missed(ranks[0]).compare(missed(1-ranks[0])) > 0 {
-		l.budget.readmit(members[ranks[0]].Identity)
+		l.budget.readmit(now, members[ranks[0]].Identity, l.job)
 		for _, p := range l.participants.byID {
 			l.review(p)
 		}

@@ -299,3 +299,39 @@ func TestFaultsSurviveALeader(t *testing.T) {
 		t.Errorf("faults that are not forgiven: %v", later.Faults)
 	}
 }
+
+// A node that was quarantined because another one could not be reached is let in again, unless it was lost too often.
+func TestReadmit(t *testing.T) {
+	const minute = time.Minute
+	j := &Job{MaxNodeLosses: 2}
+	for _, c := range []struct {
+		name    string
+		losses  []time.Duration
+		now     time.Duration
+		want    time.Duration // end of the quarantine; 0: none
+		without bool          // another node is found to be at fault
+	}{
+		{name: "never lost", now: 6 * minute},
+		{name: "lost once", losses: []time.Duration{minute}, now: 6 * minute},
+		{name: "lost twice", losses: []time.Duration{minute, 2 * minute}, now: 6 * minute, want: 12 * minute},
+		{name: "lost twice long ago", losses: []time.Duration{minute, 2 * minute}, now: 13 * minute},
+		{name: "another pair", now: 6 * minute, want: 15 * minute, without: true},
+	} {
+		var b budget
+		for _, at := range c.losses {
+			b.recordLoss(at, "wronged", j)
+		}
+		b.quarantine(5*minute, "wronged", "host", "reason")
+		b.faults["wronged"].pairedWith = "culprit"
+		if c.without {
+			b.faults["wronged"].pairedWith = "other"
+		}
+		b.readmit(c.now, "culprit", j)
+		if got := b.quarantinedUntil["wronged"]; got != c.want || b.isQuarantined("wronged") != (c.want > 0) {
+			t.Errorf("%s: quarantined until %v, want %v", c.name, got, c.want)
+		}
+		if c.want == 12*minute && b.quarantineReason("wronged") != "lost 2 times in 10m" {
+			t.Errorf("%s: %q", c.name, b.quarantineReason("wronged"))
+		}
+	}
+}

@@ -88,7 +88,7 @@ func read(ctx context.Context, cfg *config.Config, version string, importTorch b
 	reading.Go(func() { f.GPUs = readGPUs(ctx, workerspec.GPUKind(cfg)) })
 	var err error
 	reading.Go(func() {
-		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
+		f.PortErr = listen.Explain(cfg, listen.CheckPorts(ctx, cfg))
 		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, version); err == nil {
 			if f.Refusal = workerspec.CheckEndpoint(ctx, cfg); f.Refusal == nil {
 				f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))

@@ -34,9 +34,9 @@ type Finding struct {
 	// Odd are the ranks that are the likeliest reason, in order; empty if none stands out. Reason says why these.
 	Odd    []int
 	Reason Reason
-	// Workers are those that the finding is about, by rank, and Silent the nodes that have not replied.
+	// Workers are those that the finding is about, by rank, and NoReply the nodes that have not replied.
 	Workers []stacks.Worker
-	Silent  []string
+	NoReply []string
 }
 
 // SpinTimeout applies if the user has set no timeout. A worker that uses CPU time may compute, as in the first step of
@@ -48,7 +48,7 @@ const SpinTimeout = 5 * time.Minute
 func Judge(workers []stacks.Worker, silent []string, auto bool) Finding {
 	byRank := func(a, b stacks.Worker) int { return cmp.Compare(a.Rank, b.Rank) }
 	f := Finding{
-		Workers: slices.SortedFunc(slices.Values(workers), byRank), Silent: silent, Complete: len(silent) == 0,
+		Workers: slices.SortedFunc(slices.Values(workers), byRank), NoReply: silent, Complete: len(silent) == 0,
 		Quiet: math.MaxInt64, SinceOutput: math.MaxInt64,
 	}
 	running := 0
@@ -61,8 +61,8 @@ func Judge(workers []stacks.Worker, silent []string, auto bool) Finding {
 		f.Complete = f.Complete && activity != stacks.Unknown
 		if w.Life != nil {
 			f.AtWork = f.AtWork || w.Life.BusyChild != ""
-			f.Quiet = min(f.Quiet, w.Life.Silence())
-			f.SinceOutput = min(f.SinceOutput, time.Duration(w.Life.Silent*float64(time.Second)))
+			f.Quiet = min(f.Quiet, w.Life.SinceSign())
+			f.SinceOutput = min(f.SinceOutput, time.Duration(w.Life.SinceOutput*float64(time.Second)))
 		}
 	}
 	if running == 0 {

@@ -21,7 +21,7 @@ const (
 	OtherOperation Reason = "operation" // it waits for a peer in another operation than the others
 	OtherPlace     Reason = "place"     // it is at another place in the program than most
 	BehindOthers   Reason = "behind"    // it has reported an earlier step than the others
-	SameEverywhere Reason = ""          // all do the same, or no rank stands out
+	NoneStandsOut  Reason = ""          // all do the same, or no rank stands out
 )
 
 // odd returns the ranks that are the likeliest reason, and why; no rank if none stands out. A job's only worker is the
@@ -29,7 +29,7 @@ const (
 func odd(workers []stacks.Worker) ([]int, Reason) {
 	all := len(workers)
 	if all < 2 {
-		return ranksOf(workers), SameEverywhere
+		return ranksOf(workers), NoneStandsOut
 	}
 	some := func(is func(stacks.Worker) bool) []stacks.Worker {
 		found := slices.DeleteFunc(slices.Clone(workers), func(w stacks.Worker) bool { return !is(w) })
@@ -57,7 +57,7 @@ func odd(workers []stacks.Worker) ([]int, Reason) {
 		elsewhere := some(func(w stacks.Worker) bool { return !waitsForPeer(w) && !exited(w) })
 		switch {
 		case 2*len(elsewhere) > all: // these may wait too: for a GPU, or for the result of an asynchronous operation
-			return nil, SameEverywhere
+			return nil, NoneStandsOut
 		case len(elsewhere) > 0:
 			return ranksOf(elsewhere), NotWaiting
 		}
@@ -75,7 +75,7 @@ func odd(workers []stacks.Worker) ([]int, Reason) {
 	if found := behind(workers); len(found) > 0 {
 		return ranksOf(found), BehindOthers
 	}
-	return nil, SameEverywhere
+	return nil, NoneStandsOut
 }
 
 func ranksOf(workers []stacks.Worker) []int {

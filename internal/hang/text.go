@@ -71,7 +71,7 @@ func (f Finding) Suspect() string {
 		return fmt.Sprintf("%s while the others wait in %s", f.operations(), lastPart(f.mostCommonOperation()))
 	case BehindOthers:
 		return fmt.Sprintf("%s %s, in an earlier step than the others", name, where)
-	case OtherPlace, SameEverywhere:
+	case OtherPlace, NoneStandsOut:
 	}
 	return name + " " + where
 }
@@ -148,7 +148,7 @@ func detail(w stacks.Worker) string {
 		return strings.Join(parts, ", ")
 	}
 	if l.Sign != "" {
-		add("last sign of life %s ago (%s)", rounded(l.Silence()), l.Sign)
+		add("last sign of life %s ago (%s)", rounded(l.SinceSign()), l.Sign)
 	}
 	if l.Step != nil {
 		add("step %d", *l.Step)
@@ -204,7 +204,7 @@ const (
 // and next what follows; each may be empty.
 func (f Finding) Brief(whole, next string) (title, text string) {
 	replied := ""
-	if len(f.Silent) > 0 {
+	if len(f.NoReply) > 0 {
 		replied = " that replied"
 	}
 	title = fmt.Sprintf("hang suspected: none of %s%s has shown progress for %s", plural.Of(len(f.Workers), "rank"),
@@ -225,8 +225,8 @@ func (f Finding) evidence(whole, next string, limit int) string {
 			lines = append(lines, detail(w))
 		}
 	}
-	if len(f.Silent) > 0 {
-		lines = append(lines, "no reply from "+printable.Line(strings.Join(f.Silent, ", ")))
+	if len(f.NoReply) > 0 {
+		lines = append(lines, "no reply from "+printable.Line(strings.Join(f.NoReply, ", ")))
 	}
 	for _, line := range []string{whole, next} {
 		if line != "" {
@@ -278,14 +278,14 @@ type Record struct {
 	Reason  Reason          `json:"reason,omitempty"`
 	Proof   bool            `json:"proof,omitempty"`
 	Quiet   float64         `json:"quiet"` // seconds since the last sign of life of any worker
-	Silent  []string        `json:"silent_nodes,omitempty"`
+	NoReply []string        `json:"silent_nodes,omitempty"`
 	Workers []stacks.Worker `json:"workers"`
 }
 
 // Record returns the JSON form of the finding.
 func (f Finding) Record(at time.Time) Record {
 	ranks := append([]int{}, f.Odd...) // an empty list in JSON, not null
-	return Record{at, f.Summary(), ranks, f.Reason, f.Proof, f.Quiet.Seconds(), f.Silent, f.Workers}
+	return Record{at, f.Summary(), ranks, f.Reason, f.Proof, f.Quiet.Seconds(), f.NoReply, f.Workers}
 }
 
 // Text shows the whole finding: what is known of each rank, and all stacks.
@@ -295,8 +295,8 @@ func (f Finding) Text(at time.Time) string {
 	for _, w := range f.Workers {
 		fmt.Fprintf(&b, "%s (%s)\n", detail(w), cmp.Or(string(activityOf(w)), "exited"))
 	}
-	if len(f.Silent) > 0 {
-		fmt.Fprintf(&b, "no reply from %s\n", strings.Join(f.Silent, ", "))
+	if len(f.NoReply) > 0 {
+		fmt.Fprintf(&b, "no reply from %s\n", strings.Join(f.NoReply, ", "))
 	}
 	b.WriteString("\n" + stacks.Text(f.groups(), true))
 	return b.String()

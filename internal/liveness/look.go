@@ -52,7 +52,7 @@ func (w *Watcher) Look(ctx context.Context) map[int]stacks.Life {
 			continue
 		}
 		begun++
-		recent := !w.opts.Off && before[i].Sign != "" && before[i].Silence() <= 2*interval
+		recent := !w.opts.Off && before[i].Sign != "" && before[i].SinceSign() <= 2*interval
 		// This goroutine outlives the call if the kernel does not answer: a blocked system call cannot be canceled.
 		go func() {
 			life, open, ok := lookAt(ctx, worker, recent)
@@ -124,7 +124,7 @@ func (w *Watcher) lookEnded(pid int) {
 
 // withSign adds what earlier samples have shown to a close look.
 func withSign(life, before stacks.Life) stacks.Life {
-	life.Quiet, life.Sign, life.Step, life.Silent = before.Quiet, before.Sign, before.Step, before.Silent
+	life.Quiet, life.Sign, life.Step, life.SinceOutput = before.Quiet, before.Sign, before.Step, before.SinceOutput
 	return life
 }
 

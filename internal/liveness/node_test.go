@@ -377,7 +377,7 @@ func TestHidden(t *testing.T) {
 		h.sample(5 * time.Second)
 	}
 	for i, want := range []stacks.Life{
-		{Sign: "output"}, {Sign: "ran", Silent: 25}, {Quiet: 30, Silent: 30},
+		{Sign: "output"}, {Sign: "ran", SinceOutput: 25}, {Quiet: 30, SinceOutput: 30},
 	} {
 		if got := h.workers[i].life(); got != want {
 			t.Errorf("worker %d: %+v, want %+v", i, got, want)

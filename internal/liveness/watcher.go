@@ -188,7 +188,7 @@ func (w *Watcher) Newest() (localRank int, sign string) {
 
 // life returns what the samples have shown so far.
 func (w *worker) life() stacks.Life {
-	l := stacks.Life{Quiet: w.quiet.Seconds(), Sign: w.latest, Silent: w.silent.Seconds()}
+	l := stacks.Life{Quiet: w.quiet.Seconds(), Sign: w.latest, SinceOutput: w.silent.Seconds()}
 	if w.hidden {
 		l.Sign = "ran"
 	}

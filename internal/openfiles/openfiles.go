@@ -16,9 +16,9 @@ func Limit() int {
 	return int(min(files.Cur, math.MaxInt32))
 }
 
-// Quarter returns how many open files unauthenticated clients may take: a quarter of the limit, and at most most. The
-// rest stays for the process itself. It returns most if the limit is not known.
-func Quarter(most int) int {
+// ClientShare returns how many open files unauthenticated clients may take: a quarter of the limit, and at most most.
+// The rest stays for the process itself. It returns most if the limit is not known.
+func ClientShare(most int) int {
 	n := Limit()
 	if n == 0 {
 		return most
@@ -26,11 +26,11 @@ func Quarter(most int) int {
 	return max(1, min(most, n/4))
 }
 
-// Last returns the lowest file descriptor of a reserve at the end of the process's limit. The reserve is 1/parts of the
-// limit, and at most most files. The kernel gives a new file the lowest free descriptor, so a file in the reserve shows
-// that nothing outside of it is free. If the limit is not known, Last returns math.MaxInt, so no file is in the
-// reserve.
-func Last(parts, most int) int {
+// ReserveStart returns the lowest file descriptor of a reserve at the end of the process's limit. The reserve is
+// 1/parts of the limit, and at most most files. The kernel gives a new file the lowest free descriptor, so a file in
+// the reserve shows that nothing outside of it is free. If the limit is not known, ReserveStart returns math.MaxInt, so
+// no file is in the reserve.
+func ReserveStart(parts, most int) int {
 	n := Limit()
 	if n == 0 {
 		return math.MaxInt

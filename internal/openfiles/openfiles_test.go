@@ -12,12 +12,12 @@ func TestShares(t *testing.T) {
 		t.Errorf("the limit is %d, want 400", n)
 	}
 	for most, want := range map[int]int{50: 50, 100: 100, 20_000: 100} {
-		if n := Quarter(most); n != want {
+		if n := ClientShare(most); n != want {
 			t.Errorf("at most %d: %d, want %d", most, n, want)
 		}
 	}
 	for most, want := range map[int]int{20: 380, 50: 350, 20_000: 350} {
-		if n := Last(8, most); n != want {
+		if n := ReserveStart(8, most); n != want {
 			t.Errorf("the last eighth, at most %d: from %d on, want %d", most, n, want)
 		}
 	}

@@ -61,7 +61,7 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 		refusal = Refusal(cfg, in.Endpoints)
 	}
 	if refusal == nil {
-		refusal = listen.PortsTaken(ctx, cfg)
+		refusal = listen.CheckPorts(ctx, cfg)
 	}
 	if storeFound(in.Endpoints) && refusal == nil {
 		in.Finished, refusal = checkFinished(ctx, cfg, version, in.Endpoints[0].Socket)

@@ -35,9 +35,9 @@ type Life struct {
 	Step     *int64 `json:"step,omitempty"`
 	LastLine string `json:"last_line,omitempty"`
 	Held     string `json:"held,omitempty"` // why the activity is Held
-	// Silent is the time since the last output of the worker or of a process below it, in seconds, whether it was a sign
-	// of life or not.
-	Silent float64 `json:"silent,omitempty"`
+	// SinceOutput is the time since the last output of the worker or of a process below it, in seconds, whether it was a
+	// sign of life or not.
+	SinceOutput float64 `json:"silent,omitempty"`
 	// Stacks is the number of different stacks of the main thread during the look.
 	Stacks int `json:"stacks,omitempty"`
 	// StuckChild is a descendant that cannot run, such as "pid 123 (python3) is stopped".
@@ -56,5 +56,5 @@ type Life struct {
 	BusyChild string `json:"busy_child,omitempty"`
 }
 
-// Silence returns Quiet as a duration.
-func (l *Life) Silence() time.Duration { return time.Duration(l.Quiet * float64(time.Second)) }
+// SinceSign returns Quiet, the time since the last sign of life, as a duration.
+func (l *Life) SinceSign() time.Duration { return time.Duration(l.Quiet * float64(time.Second)) }

@@ -18,7 +18,7 @@ func signs(workers []Worker) string {
 			steps.add(*w.Life.Step)
 		}
 		if w.Life.Sign != "" {
-			quiet.add(int64(w.Life.Silence().Round(time.Second)))
+			quiet.add(int64(w.Life.SinceSign().Round(time.Second)))
 		}
 	}
 	text := ""

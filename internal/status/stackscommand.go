@@ -30,8 +30,8 @@ type JobStacks struct {
 	WorldSize int `json:"world_size"`
 	// Groups are the workers, those with equal stacks together, the largest group first.
 	Groups []stacks.Group `json:"groups"`
-	// Silent are the hosts whose agents did not reply.
-	Silent []string `json:"silent"`
+	// NoReply are the hosts whose agents did not reply.
+	NoReply []string `json:"silent"`
 
 	allThreads, local bool
 }
@@ -45,7 +45,7 @@ func Stacks(
 	if err != nil {
 		return nil, err
 	}
-	j := &JobStacks{Schema: Schema, Silent: []string{}, allThreads: cfg.AllThreads}
+	j := &JobStacks{Schema: Schema, NoReply: []string{}, allThreads: cfg.AllThreads}
 	var workers []stacks.Worker
 	if local {
 		j.RunID, j.local = job.RunID, true
@@ -153,7 +153,7 @@ func (j *JobStacks) askAgents(
 	return j.workersOf(*latest), nil
 }
 
-// workersOf returns the workers of the agents that have replied, and adds the hosts of the others to j.Silent.
+// workersOf returns the workers of the agents that have replied, and adds the hosts of the others to j.NoReply.
 func (j *JobStacks) workersOf(s elastic.Snapshot) []stacks.Worker {
 	if s.Record != nil {
 		for _, m := range s.Record.Members {
@@ -167,7 +167,7 @@ func (j *JobStacks) workersOf(s elastic.Snapshot) []stacks.Worker {
 		}
 		workers, err := UnpackStacks(a.Stacks)
 		if err != nil {
-			j.Silent = append(j.Silent, a.Host)
+			j.NoReply = append(j.NoReply, a.Host)
 			continue
 		}
 		all = append(all, workers...)
@@ -190,8 +190,8 @@ func (j *JobStacks) Text() string {
 	default:
 		text += plural.Of(shown, "worker")
 	}
-	if len(j.Silent) > 0 {
-		text += "; no reply from " + printable.Line(strings.Join(j.Silent, ", "))
+	if len(j.NoReply) > 0 {
+		text += "; no reply from " + printable.Line(strings.Join(j.NoReply, ", "))
 	}
 	if shown == 0 {
 		return text + "\n"

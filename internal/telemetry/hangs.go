@@ -25,9 +25,9 @@ import (
 
 // hangs keeps what this node knows about the hangs of its job.
 type hangs struct {
-	auto   bool   // no timeout was configured
-	action string // --hang-action
-	whole  string // in words, where all stacks of the last hang are; only Examine uses it
+	auto      bool   // no timeout was configured
+	action    string // --hang-action
+	allStacks string // in words, where all stacks of the last hang are; only Examine uses it
 
 	mu    sync.Mutex
 	all   []report.Hang // the last report.MaxHangs ones
@@ -137,15 +137,15 @@ func (t *Telemetry) Examine(ctx context.Context, round int, nodes []rounds.NodeS
 		return found
 	}
 	if t.hangs.isNew(fmt.Sprint(round, f.Odd, f.Reason)) {
-		t.hangs.whole = t.showHang(ctx, f, round)
+		t.hangs.allStacks = t.showHang(ctx, f, round)
 	}
-	found.Failure = failureOf(f, round, t.hangs.whole)
+	found.Failure = failureOf(f, round, t.hangs.allStacks)
 	return found
 }
 
 // failureOf returns the failure of the worker that most likely caused a hang, or of the worker with the lowest rank if
-// the cause is unknown. whole says where all stacks are; it may be empty.
-func failureOf(f hang.Finding, round int, whole string) *rdzv.Failure {
+// the cause is unknown. allStacks says where all stacks are; it may be empty.
+func failureOf(f hang.Finding, round int, allStacks string) *rdzv.Failure {
 	w := f.Workers[0]
 	if len(f.Odd) > 0 {
 		w, _ = f.Worker(f.Odd[0])
@@ -153,33 +153,33 @@ func failureOf(f hang.Finding, round int, whole string) *rdzv.Failure {
 	blamed := failure.Failure{
 		Host: w.Host, Round: round, GlobalRank: w.Rank, LocalRank: w.LocalRank, PID: w.PID, ExitCode: 1,
 		Kind: failure.Hang, Summary: report.Head(f.Summary(), report.MaxSummary),
-		Text: report.Head(f.Evidence(whole), rdzv.MaxFailureText),
+		Text: report.Head(f.Evidence(allStacks), rdzv.MaxFailureText),
 	}
 	age := f.Quiet
 	if w.Life != nil {
-		age = w.Life.Silence()
+		age = w.Life.SinceSign()
 	}
 	return &rdzv.Failure{Failure: blamed, Grade: failure.Hang.Grade(), Age: age}
 }
 
 // showHang writes the stacks of a hang to the log folder, if there is one, and prints the hang on the console. It
 // returns in words where all stacks are; empty if they are nowhere.
-func (t *Telemetry) showHang(ctx context.Context, f hang.Finding, round int) (whole string) {
+func (t *Telemetry) showHang(ctx context.Context, f hang.Finding, round int) (allStacks string) {
 	now := time.Now()
 	files, err := t.writeHangInTime(ctx, f, round, now)
 	switch {
 	case err != nil:
 		t.log.Warn().Err(err).Msg("the stacks of the hang are not in the log folder")
 	case len(files) > 0:
-		whole = "all threads of all ranks: " + files[0]
+		allStacks = "all threads of all ranks: " + files[0]
 	}
 	t.recordHang(report.Hang{
 		Time: report.Time{Time: now}, Round: round, Host: t.event("", now).Host, Files: files, Quiet: f.Quiet.Seconds(),
 		Ranks: f.Odd, Summary: f.Summary(),
 	})
-	title, text := f.Brief(whole, t.hangs.nextStep(f.AtWork))
+	title, text := f.Brief(allStacks, t.hangs.nextStep(f.AtWork))
 	t.show(true, title, text)
-	return whole
+	return allStacks
 }
 
 // nextStep says what --hang-action does after a hang was found. atWork means that a child process of a worker is

@@ -20,7 +20,7 @@ func (o *ServerOptions) pendingLimit() int {
 	if o.Certificates.Files().CA != "" {
 		size = pendingCertificateSize
 	}
-	return openfiles.Quarter(max(minPending, int(o.MaxMemory/2/size)))
+	return openfiles.ClientShare(max(minPending, int(o.MaxMemory/2/size)))
 }
 
 // minPending is the number of pending connections that a store of any size allows.

@@ -30,7 +30,7 @@ type grpcAgent struct {
 	work   *membership.Work
 
 	dynamic *membership.Dynamic // nil in a static group
-	static  membership.Record   // this worker; without the id in a dynamic group
+	self    membership.Record   // this worker; without the id in a dynamic group
 	ring    ring                // in a dynamic group
 	latest  atomic.Pointer[snapshot]
 
@@ -44,7 +44,7 @@ var _ Agent = (*grpcAgent)(nil)
 func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *grpcAgent {
 	a := &grpcAgent{
 		handle: args.Handle, store: options.groupStore(args.Store), limit: options.MaxPayload, log: args.Logger,
-		work: membership.NewWork(), static: self, done: make(chan struct{}),
+		work: membership.NewWork(), self: self, done: make(chan struct{}),
 	}
 	if a.limit == 0 {
 		a.limit = DefaultMaxPayload
@@ -60,9 +60,9 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 // join makes this worker a member of the group.
 func (a *grpcAgent) join(ctx context.Context) error {
 	if a.dynamic == nil {
-		members, err := membership.FormStatic(ctx, a.store, a.static, a.connectAll)
+		members, err := membership.FormStatic(ctx, a.store, a.self, a.connectAll)
 		if err == nil {
-			a.latest.Store(newSnapshot(a.static, 0, members, nil))
+			a.latest.Store(newSnapshot(a.self, 0, members, nil))
 		}
 		return err
 	}
@@ -78,7 +78,7 @@ func (a *grpcAgent) record() membership.Record {
 	if a.dynamic != nil {
 		return a.dynamic.Self()
 	}
-	return a.static
+	return a.self
 }
 
 // snapshot returns the newest snapshot of the members.
@@ -88,7 +88,7 @@ func (a *grpcAgent) snapshot() *snapshot {
 		return latest
 	}
 	view := a.dynamic.View()
-	latest = newSnapshot(a.static, view.Version, view.Members, view.Changed)
+	latest = newSnapshot(a.self, view.Version, view.Members, view.Changed)
 	a.latest.Store(latest)
 	return latest
 }
@@ -102,7 +102,7 @@ func (a *grpcAgent) View() View { return a.snapshot().view }
 // Devices implements Agent.
 func (a *grpcAgent) Devices() (own []device.Device, maps, reverse map[string]device.Map) {
 	r := a.snapshot()
-	return r.devices, a.static.DeviceMaps, r.reverse
+	return r.devices, a.self.DeviceMaps, r.reverse
 }
 
 // Done implements Agent.
@@ -118,7 +118,7 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	if a.dynamic != nil && a.dynamic.Err() != nil {
 		return nil, ErrEvicted
 	}
-	r, own := a.snapshot(), to == a.static.Name
+	r, own := a.snapshot(), to == a.self.Name
 	member, ok := r.members[to]
 	switch {
 	case !ok && !own: // a worker that has left may still run functions, which may call the worker itself
@@ -217,7 +217,7 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 // drain waits until no member needs this worker. In a dynamic group, this worker then leaves.
 func (a *grpcAgent) drain(ctx context.Context) error {
 	if a.dynamic == nil {
-		return a.work.Drain(ctx, a.store, a.static)
+		return a.work.Drain(ctx, a.store, a.self)
 	}
 	// While this worker waits for an answer, it stays a member: the called function may call it back.
 	if err := a.work.WaitRoots(ctx); err != nil {

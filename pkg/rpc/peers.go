@@ -28,7 +28,7 @@ func (a *grpcAgent) request(to membership.Record, function string, payload []byt
 // calls all. So each member has been reached and has reached another one, with about 2N connections and not N². Other
 // connections are made when they are first needed.
 func (a *grpcAgent) connectAll(ctx context.Context, members []membership.Record) error {
-	if a.static.ID != 0 {
+	if a.self.ID != 0 {
 		return a.checkReach(ctx, members[0])
 	}
 	calls, ctx := errgroup.WithContext(ctx)

@@ -43,7 +43,7 @@ func (a *grpcAgent) watchSuccessor(ctx context.Context) {
 	for {
 		view := a.dynamic.View()
 		var retry <-chan time.Time // nil if there is no other member
-		if next, ok := membership.Successor(view.Members, a.static.Incarnation); ok {
+		if next, ok := membership.Successor(view.Members, a.self.Incarnation); ok {
 			a.watchMember(ctx, next)
 			retry = time.After(watchRetryDelay)
 		}
@@ -67,7 +67,7 @@ func (a *grpcAgent) watchMember(ctx context.Context, next membership.Record) {
 		defer cancel()
 		a.awaitNewSuccessor(ctx, next)
 	})
-	err := a.client.Watch(ctx, next.Address, encodeWatchHello(next, a.static), nil)
+	err := a.client.Watch(ctx, next.Address, encodeWatchHello(next, a.self), nil)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrClosed) {
 		a.dynamic.Suspect(next.Incarnation)
 	}
@@ -79,7 +79,7 @@ func (a *grpcAgent) watchMember(ctx context.Context, next membership.Record) {
 func (a *grpcAgent) awaitNewSuccessor(ctx context.Context, next membership.Record) {
 	for {
 		view := a.dynamic.View()
-		now, ok := membership.Successor(view.Members, a.static.Incarnation)
+		now, ok := membership.Successor(view.Members, a.self.Incarnation)
 		if !ok || now.Incarnation != next.Incarnation {
 			return
 		}
@@ -122,7 +122,7 @@ func (a *grpcAgent) acceptWatch(hello []byte) (func(error), error) {
 	if len(hello) != 16 || a.dynamic == nil {
 		return nil, errMalformed
 	}
-	if binary.BigEndian.Uint64(hello) != a.static.Incarnation {
+	if binary.BigEndian.Uint64(hello) != a.self.Incarnation {
 		return nil, ErrReplaced
 	}
 	from := binary.BigEndian.Uint64(hello[8:])

@@ -18,7 +18,7 @@ func (a *grpcAgent) serve(ctx context.Context, message []byte) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case r.target != a.static.Incarnation:
+	case r.target != a.self.Incarnation:
 		return nil, ErrReplaced
 	case r.function == "":
 		return nil, a.reach(ctx, r.payload)

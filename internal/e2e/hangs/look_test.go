@@ -88,14 +88,14 @@ func (j *job) ask() map[int]stacks.Worker {
 		j.t.Fatalf("elasticrun stacks: %v\n%s", err, &stderr)
 	}
 	var answer struct {
-		Groups []stacks.Group `json:"groups"`
-		Silent []string       `json:"silent"`
+		Groups  []stacks.Group `json:"groups"`
+		NoReply []string       `json:"silent"`
 	}
 	if err := json.Unmarshal(out, &answer); err != nil {
 		j.t.Fatalf("elasticrun stacks: %v\n%s", err, out)
 	}
-	if len(answer.Silent) > 0 {
-		j.t.Fatalf("elasticrun stacks: no answer of %v", answer.Silent)
+	if len(answer.NoReply) > 0 {
+		j.t.Fatalf("elasticrun stacks: no answer of %v", answer.NoReply)
 	}
 	all := map[int]stacks.Worker{}
 	for _, group := range answer.Groups {

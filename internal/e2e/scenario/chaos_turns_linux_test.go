@@ -46,9 +46,9 @@ func (c *chaos) runInTurn(faults []fault, length time.Duration) (bad []string) {
 			c.t.Logf("the time was over after %d faults", i)
 			return nil
 		}
-		started, than := c.starts(), world{}
+		started, after := c.starts(), world{}
 		if endsWorld(f) && len(c.workers(c.agents[f.node].host)) > 0 { // a quarantined node has none
-			than = was
+			after = was
 		}
 		c.note("begin", f)
 		end := c.begin(f)
@@ -58,7 +58,7 @@ func (c *chaos) runInTurn(faults []fault, length time.Duration) (bad []string) {
 			end()
 		}
 		ended := time.Now()
-		was = c.recovered(than, f.node)
+		was = c.recovered(after, f.node)
 		if took := time.Since(ended); took > slowest {
 			slowest = took
 			c.t.Logf("%.1f s to recover from %s", took.Seconds(), f)
@@ -104,7 +104,7 @@ func (c *chaos) keepFor(d time.Duration) {
 
 // recovered waits until all nodes have been in one world, other than the given one, for half a keep-alive time, and any
 // one node may be lost. It returns that world. node is the one that was out of order last.
-func (c *chaos) recovered(than world, node int) world {
+func (c *chaos) recovered(after world, node int) world {
 	c.t.Helper()
 	const stable = keepAlive / 2
 	var last world
@@ -113,7 +113,7 @@ func (c *chaos) recovered(than world, node int) world {
 		c.keepFor(stepOf * 10)
 		now, nodes := world{}, 0
 		for w, on := range settled(c.obs.alive()) {
-			if w != than && c.complete(on) {
+			if w != after && c.complete(on) {
 				now, nodes = w, len(on)
 			}
 		}

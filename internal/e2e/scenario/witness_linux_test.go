@@ -75,13 +75,13 @@ func (j *witnessJob) workers(h *hosts.Host) []life {
 
 // awaitWorld waits until all workers of a world other than the one in than have been alive for a second, on at least
 // these hosts. It returns that world.
-func (j *witnessJob) awaitWorld(than world, on ...*hosts.Host) world {
+func (j *witnessJob) awaitWorld(after world, on ...*hosts.Host) world {
 	j.t.Helper()
 	var found world
-	await(j.t, fmt.Sprintf("a world after %s on %d hosts", than, len(on)), func() bool {
+	await(j.t, fmt.Sprintf("a world after %s on %d hosts", after, len(on)), func() bool {
 		for w, there := range settled(j.obs.alive()) {
 			missing := slices.ContainsFunc(on, func(h *hosts.Host) bool { return !there[h.Name] })
-			if w != than && !missing {
+			if w != after && !missing {
 				found = w
 				return true
 			}

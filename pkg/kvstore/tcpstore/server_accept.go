@@ -29,7 +29,7 @@ type accepting struct {
 func newAccepting(s *Server, l net.Listener, loop *loop) *accepting {
 	most := 0
 	if s.opts.Accept != nil {
-		most = max(1, openfiles.Quarter(32*mostAsked)/32)
+		most = max(1, openfiles.ClientShare(32*mostAsked)/32)
 	}
 	return &accepting{s: s, l: l, loop: loop, places: make(chan struct{}, most), failed: make(chan error, 1)}
 }

@@ -23,10 +23,10 @@ const (
 )
 
 // workerFiles returns the first number of the files that no worker gets.
-func workerFiles() int { return openfiles.Last(workerParts, mostKept) }
+func workerFiles() int { return openfiles.ReserveStart(workerParts, mostKept) }
 
 // anyFiles returns the first number of the files for which unused connections are closed.
-func anyFiles() int { return openfiles.Last(anyParts, mostKept/2) }
+func anyFiles() int { return openfiles.ReserveStart(anyParts, mostKept/2) }
 
 // takeWorkerFile is called when the client of c has sent its first byte. If c's file is one that no worker gets, c
 // takes a lower one, which has become free since, or is refused.

@@ -70,7 +70,7 @@ func newLoop(opts ServerOptions) (*loop, error) {
 		pins:    pins{values: map[*byte]*pin{}},
 		done:    make(chan struct{}),
 
-		maxSilent: openfiles.Quarter(mostSilent), workerFiles: workerFiles(), anyFiles: anyFiles(),
+		maxSilent: openfiles.ClientShare(mostSilent), workerFiles: workerFiles(), anyFiles: anyFiles(),
 	}, nil
 }
 

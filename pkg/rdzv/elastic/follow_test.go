@@ -36,14 +36,14 @@ func TestFollower(t *testing.T) {
 		t.Fatal("the agent has a group of its own beside the one that it follows")
 	}
 
-	follower.update(func() { follower.FirstHand = time.Now().Add(-founding.Lately) })
+	follower.update(func() { follower.FirstHand = time.Now().Add(-founding.MaxRelayAge) })
 	if v, _ := follower.Judge(time.Now(), other, founding.Standing{}, ""); v != founding.Stays {
 		t.Errorf("what is known from long ago: %v, want that it is not passed on", v)
 	}
 	relayed := known
 	relayed.Relayed = true
 	hears("news at second hand", relayed, known.Addr)
-	if time.Since(follower.FirstHand) < founding.Lately {
+	if time.Since(follower.FirstHand) < founding.MaxRelayAge {
 		t.Error("news at second hand count as new")
 	}
 

@@ -136,7 +136,7 @@ func TestEarlierGroup(t *testing.T) {
 			}
 			if tt.later {
 				m := a.storeMember()
-				m.update(func() { m.TooFew = m.TooFew.Add(-a.TTL) })
+				m.update(func() { m.TooFewSince = m.TooFewSince.Add(-a.TTL) })
 				if store, err = a.attempt(t.Context()); err != nil {
 					t.Errorf("after a keep-alive time: %v", err)
 				}
@@ -296,7 +296,7 @@ func TestRemovedFounder(t *testing.T) {
 	if _, err := a.attempt(t.Context()); err == nil {
 		t.Error("a second group is founded at once, though the first one may only be out of reach for a moment")
 	}
-	m.update(func() { m.TooFew = m.TooFew.Add(-a.TTL) })
+	m.update(func() { m.TooFewSince = m.TooFewSince.Add(-a.TTL) })
 	store, err := a.attempt(t.Context())
 	if err != nil {
 		t.Fatalf("beside an agent that can have no round: %v", err)

@@ -129,7 +129,7 @@ func (p *Pool) Forget(addr string) {
 		return
 	}
 	p.giveUp(c)
-	last := p.part(c)
+	last := p.removeUnused(c)
 	p.mu.Unlock()
 	if last {
 		c.close(ErrClosed)
@@ -163,7 +163,7 @@ func (p *Pool) acquire(addr string) (*conn, error) {
 	unused := false
 	if former != nil { // its users close it when they release it
 		p.giveUp(former)
-		unused = p.part(former)
+		unused = p.removeUnused(former)
 	}
 	c, err := p.connect(addr)
 	if err == nil {
@@ -198,16 +198,16 @@ func (p *Pool) release(c *conn) {
 	if c.failed() || c.uses == 0 && c.unmade() {
 		p.giveUp(c)
 	}
-	last := p.part(c)
+	last := p.removeUnused(c)
 	p.mu.Unlock()
 	if last {
 		c.close(ErrClosed)
 	}
 }
 
-// part removes c from the pool if c is abandoned and has no user, and reports whether it did; the caller must then
-// close c. The caller holds the lock.
-func (p *Pool) part(c *conn) bool {
+// removeUnused removes c from the pool if c is abandoned and has no user, and reports whether it did; the caller must
+// then close c. The caller holds the lock.
+func (p *Pool) removeUnused(c *conn) bool {
 	_, open := p.conns[c]
 	last := open && c.uses == 0 && !c.pooled
 	if last {

@@ -29,7 +29,7 @@ type State struct {
 	otherGroup   string               // instance of the group announced last
 	Followed     group.Announcement   // the group that this process joined or has a session in
 	FollowedAs   Standing             // the leader's description of Followed
-	TooFew       time.Time            // since when the former group can have too few agents; see mayReplace
+	TooFewSince  time.Time            // since when the former group can have too few agents; see mayReplace
 	leaderlessAt map[string]time.Time // by address: since when an agent of a former group reports no leader
 	HasRound     bool                 // this process knows that a round was decided
 	Yielding     bool                 // this process is giving up its group and must decide no round
@@ -97,12 +97,12 @@ func (f *State) mayReplace(now time.Time, alive int, former *EarlierGroup) bool 
 	case alive+former.Others == 0:
 		return true
 	case alive > 0 && alive+former.Others+1 >= former.Min:
-		f.TooFew = time.Time{}
+		f.TooFewSince = time.Time{}
 		return false
-	case f.TooFew.IsZero():
-		f.TooFew = now
+	case f.TooFewSince.IsZero():
+		f.TooFewSince = now
 	}
-	return now.Sub(f.TooFew) >= f.TTL
+	return now.Sub(f.TooFewSince) >= f.TTL
 }
 
 // mayHaveLeader reports whether the agent of the former group at addr may be in a group that has a leader. err is the
@@ -132,7 +132,7 @@ func (f *State) mayHaveLeader(now time.Time, addr string, err error) bool {
 
 // BeginAnew forgets the former group.
 func (f *State) BeginAnew() {
-	f.Earlier, f.WasMember, f.HasRound, f.leaderlessAt, f.TooFew = nil, false, false, nil, time.Time{}
+	f.Earlier, f.WasMember, f.HasRound, f.leaderlessAt, f.TooFewSince = nil, false, false, nil, time.Time{}
 }
 
 // Standing is the description of a group in its leader's announcements.
@@ -203,7 +203,7 @@ func (f *State) Judge(
 	case !f.Closing && (leaderless || mayYield && (!knows || its.precedes(other.Addr, mine, at))):
 		f.Yielding = f.Yielding || s.Member
 		return Yields, news
-	case knows && mine.precedes(at, its, other.Addr) && (s.Leader != "" || now.Sub(f.FirstHand) < Lately):
+	case knows && mine.precedes(at, its, other.Addr) && (s.Leader != "" || now.Sub(f.FirstHand) < MaxRelayAge):
 		return Notifies, news
 	case s.Member:
 		return Conflicts, news
@@ -211,10 +211,10 @@ func (f *State) Judge(
 	return Stays, news
 }
 
-// Lately is the greatest age of an announcement that this process relays; a leader announces its group twice a second.
-// A process relays only announcements that it got from the leader itself. Otherwise announcements of a dead group would
-// circulate forever.
-const Lately = 2 * time.Second
+// MaxRelayAge is the greatest age of an announcement that this process relays; a leader announces its group twice a
+// second. A process relays only announcements that it got from the leader itself. Otherwise announcements of a dead
+// group would circulate forever.
+const MaxRelayAge = 2 * time.Second
 
 // Follow records that this process has given up its own group for the group other, with the standing as. Until this
 // process learns the members of that group, it knows only the announcing agent and the agents in Earlier.

@@ -13,12 +13,12 @@ import (
 // missingNodes describes the nodes that the next round lacks. The text continues a message such as "2 of 3 nodes have
 // joined". It and each of its parts may be empty.
 func (l *Leader) missingNodes() string {
-	return l.missingRanks() + l.ranksGivenTwice() + l.goneMembers() + l.unknownMembers()
+	return l.missingRanks() + l.duplicateRanks() + l.goneMembers() + l.unknownMembers()
 }
 
-// ranksGivenTwice names the nodes of a job with static ranks that cannot be in a round, because another node has the
+// duplicateRanks names the nodes of a job with static ranks that cannot be in a round, because another node has the
 // same rank or because they have none; empty if there are none.
-func (l *Leader) ranksGivenTwice() string {
+func (l *Leader) duplicateRanks() string {
 	if !l.job.Static {
 		return ""
 	}

@@ -15,10 +15,10 @@ import (
 // lookUpTimeout bounds looking up a host name.
 const lookUpTimeout = 2 * time.Second
 
-// PortsTaken checks without listening whether the ports that the user gave this node's worker store are free. If none
+// CheckPorts checks without listening whether the ports that the user gave this node's worker store are free. If none
 // is free, or the address is not one of this machine, it returns the error that listening would return. It returns nil
 // if it cannot find out who has a port.
-func PortsTaken(ctx context.Context, cfg *config.Config) error {
+func CheckPorts(ctx context.Context, cfg *config.Config) error {
 	r := cfg.Rendezvous
 	host, ports := r.LocalAddr, r.WorkerStorePorts
 	switch {

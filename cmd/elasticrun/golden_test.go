@@ -45,10 +45,7 @@ func startGolden(t *testing.T, args ...string) *golden {
 // startGoldenBy starts the launcher by a command, which executes its last arguments.
 func startGoldenBy(t *testing.T, by []string, args ...string) *golden {
 	t.Helper()
-	python, err := interpreter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := testenv.Python(t)
 	script, err := os.ReadFile("../../testdata/workers/fail.py")
 	if err != nil {
 		t.Fatal(err)

@@ -69,10 +69,7 @@ func misuse(t *testing.T, dir, command string) string {
 	t.Helper()
 	sh := exec.CommandContext(t.Context(), "sh", "-c", command)
 	sh.Dir, sh.WaitDelay = dir, 10*time.Second
-	python, err := interpreter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := testenv.Python(t)
 	sh.Env = []string{
 		"PATH=" + filepath.Dir(testenv.Binary(t)) + ":/usr/bin:/bin", "HOME=" + dir, "PYTHON_EXEC=" + python,
 		"XDG_RUNTIME_DIR=" + filepath.Join(dir, "run"), "TMPDIR=" + dir,

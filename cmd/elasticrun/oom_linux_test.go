@@ -56,10 +56,7 @@ func limitedCgroup(t *testing.T, limit string) string {
 // The same is reported of a worker that moved to a cgroup below the launcher's, with the limit of that cgroup.
 func TestOOMKillBelow(t *testing.T) {
 	testenv.Root(t)
-	python, err := interpreter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := testenv.Python(t)
 	group := limitedCgroup(t, "96M")
 	// The launcher makes one dollar of two.
 	const move = `echo $$$$ > "$0"/cgroup.procs && exec "$@"`

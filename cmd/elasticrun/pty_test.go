@@ -35,10 +35,7 @@ func startTerminal(t *testing.T, script string, flags ...string) *terminal {
 	if err := os.WriteFile(path, []byte(script), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	python, err := interpreter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := testenv.Python(t)
 	t.Setenv("PYTHON_EXEC", python)
 	return startOnTerminal(t, exec.Command(testenv.Binary(t), append(flags, path)...))
 }

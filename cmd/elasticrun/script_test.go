@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -124,11 +123,7 @@ func setUpScript(e *testscript.Env) error {
 	// A process that another script forked while this one's files were written may have them open until it executes
 	// its program, and the kernel executes no file that is open for writing ("text file busy").
 	awaitForks()
-	python, err := interpreter()
-	if err != nil {
-		return err
-	}
-	e.Setenv("PYTHON_EXEC", python)
+	e.Setenv("PYTHON_EXEC", testenv.Python(e.T().(testing.TB)))
 	if e.Getenv("GORACE") == "" { // by default every process lingers for a second
 		e.Setenv("GORACE", "atexit_sleep_ms=10")
 	}
@@ -183,16 +178,6 @@ func cmdCertificates(ts *testscript.TestScript, neg bool, args []string) {
 		})
 	}
 }
-
-// interpreter is what python3 on PATH really runs: version managers put scripts there
-// that take longer than Python itself.
-var interpreter = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
-	if err != nil {
-		return "", fmt.Errorf("find python3, which the tests need: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-})
 
 func scriptCondition(cond string) (bool, error) {
 	switch cond {

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // BenchmarkSample measures one sample of 64 Python workers: what it costs while they print, when stacks are read, and
@@ -13,7 +15,7 @@ func BenchmarkSample(b *testing.B) {
 	const workers = 64
 	var list []Worker
 	for i := range workers {
-		cmd := exec.Command(python(b), "-c", prelude+"print(flush=True)\nwhile True: time.sleep(0.001 * 100)")
+		cmd := exec.Command(testenv.Python(b), "-c", prelude+"print(flush=True)\nwhile True: time.sleep(0.001 * 100)")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			b.Fatal(err)

@@ -19,20 +19,6 @@ import (
 	"github.com/elasticrun/elasticrun/internal/stacks"
 )
 
-// python returns an interpreter.
-func python(t testing.TB) string {
-	t.Helper()
-	const system = "/usr/bin/python3"
-	if _, err := os.Stat(system); err == nil {
-		return system
-	}
-	path, err := exec.LookPath("python3")
-	if err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
-	return path
-}
-
 // counter counts what is written to it.
 type counter struct{ n atomic.Int64 }
 
@@ -220,7 +206,7 @@ func TestRealWorkers(t *testing.T) {
 	for _, tt := range realWorkers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			command := []string{python(t), "-c", prelude + tt.program}
+			command := []string{testenv.Python(t), "-c", prelude + tt.program}
 			if tt.shell {
 				command = append([]string{"sh", "-c", `"$@"; true`, "sh"}, command...)
 			}
@@ -286,7 +272,7 @@ func TestHeldAtTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := watchProgram(t, true, python(t), "-c", prelude+tt.program)
+			s := watchProgram(t, true, testenv.Python(t), "-c", prelude+tt.program)
 			testenv.Await(t, "the prompt", 30*time.Second, func() bool {
 				_, held := s.ran()
 				return strings.HasPrefix(held, tt.want)
@@ -310,7 +296,7 @@ func TestUnreadOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(python(t), "-c", prelude+tt.program)
+			cmd := exec.Command(testenv.Python(t), "-c", prelude+tt.program)
 			if _, err := cmd.StdoutPipe(); err != nil { // nobody reads it
 				t.Fatal(err)
 			}

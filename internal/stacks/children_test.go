@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"os/exec"
 	"testing"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
@@ -28,10 +27,7 @@ train()
 `
 
 func TestChildren(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
+	python := testenv.Python(t)
 	pid := start(t, python, "-c", loader)
 	var got Worker
 	testenv.Await(t, "both children to wait", 10e9, func() bool { // they are on their way

@@ -141,10 +141,7 @@ wait()
 `
 
 func TestRead(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
+	python := testenv.Python(t)
 	for name, command := range map[string][]string{
 		"python":         {python, "-c", program},
 		"below a shell":  {"sh", "-c", `"$0" -c "$1"; true`, python, program},
@@ -183,10 +180,7 @@ func TestMainThreadEnded(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems do not show the state")
 	}
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
+	python := testenv.Python(t)
 	exit := 60 // the system call of that name
 	if runtime.GOARCH != "amd64" {
 		exit = 93

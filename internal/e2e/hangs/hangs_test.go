@@ -15,9 +15,6 @@ import (
 
 var table = flag.String("table", "", "append a Markdown table of what TestHangs sees to this file")
 
-// systemPython is the interpreter of workers without torch.
-const systemPython = "/usr/bin/python3"
-
 // torchJobs bounds the jobs with torch that run at once, because each needs a gigabyte and starts slowly.
 var torchJobs = make(chan struct{}, 3)
 
@@ -31,7 +28,7 @@ func TestHangs(t *testing.T) {
 			}
 			t.Run(h.name+" "+script, func(t *testing.T) {
 				t.Parallel()
-				python := systemPython
+				python := testenv.Python(t)
 				if script == ddp {
 					python = torchPython(t)
 					torchJobs <- struct{}{}

@@ -55,7 +55,7 @@ func TestInnocentAuto(t *testing.T) {
 // runInnocent runs a job that only seems to hang, and returns the hangs that node 0 reports. A hang would end the job.
 func runInnocent(t *testing.T, name string, seconds int, flag, variable string) []report.Hang {
 	t.Helper()
-	j := startJob(t, systemPython, "innocent.py", []string{flag, "--hang-action=stop"}, "INNOCENT="+name, variable,
+	j := startJob(t, testenv.Python(t), "innocent.py", []string{flag, "--hang-action=stop"}, "INNOCENT="+name, variable,
 		fmt.Sprint("INNOCENT_SECONDS=", seconds))
 	switch name {
 	case "stopped":

@@ -31,22 +31,12 @@ var (
 	// ddp trains with real torch, which takes seconds of CPU time to start.
 	ddp = &trainer{script: "ddp_train.py", python: torchPython}
 	// plain starts at once. Like those of ddp, its workers notice the death of a peer, and fail.
-	plain = &trainer{script: "plain_train.py", python: plainPython}
+	plain = &trainer{script: "plain_train.py", python: testenv.Python}
 )
 
 func torchPython(t testing.TB) string {
 	t.Helper()
 	return testenv.Torch(t, "2.14")
-}
-
-// plainPython returns a python3 without torch.
-func plainPython(t testing.TB) string {
-	t.Helper()
-	const python = "/usr/bin/python3"
-	if _, err := os.Stat(python); err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
-	return python
 }
 
 // usualTrainer returns the trainer of jobs that do not ask for one. All jobs have real torch in long runs of make soak.

@@ -26,7 +26,7 @@ type witnessJob struct {
 // newWitnessJob makes a lab and a job without agents.
 func newWitnessJob(t testing.TB, n int) *witnessJob {
 	t.Helper()
-	python := plainPython(t)
+	python := testenv.Python(t)
 	dir := t.TempDir()
 	j := &witnessJob{
 		job:    &job{t: t, lab: hosts.New(t, n), dir: dir, worker: []string{workerScript(t, "witness.py"), "--dir", dir}},

@@ -1,13 +1,38 @@
 package testenv
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 )
+
+// Python returns a python3 for workers without torch: the system's, which all users can execute, or else the one that
+// python3 on PATH runs. Version managers put scripts on PATH that take longer than Python itself.
+func Python(t testing.TB) string {
+	t.Helper()
+	python, err := findPython()
+	if err != nil {
+		Missing(t, "needs python3: %v", err)
+	}
+	return python
+}
+
+// findPython finds Python's interpreter once in a process.
+var findPython = sync.OnceValues(func() (string, error) {
+	const system = "/usr/bin/python3"
+	if _, err := os.Stat(system); err == nil {
+		return system, nil
+	}
+	const program = "import os, sys; print(os.path.realpath(sys.executable))"
+	out, err := exec.CommandContext(context.Background(), "python3", "-c", program).Output()
+	return strings.TrimSpace(string(out)), err
+})
 
 // Venv returns the path of a new virtual environment of Debian's Python, with pip. The test's cleanup removes it.
 func Venv(t testing.TB) string {

@@ -23,30 +23,6 @@ const (
 	maxMemory = 100 << 20
 )
 
-// interpreter returns a python3 that is no wrapper script, if possible one that all users can execute.
-var interpreter = sync.OnceValues(func() (string, error) {
-	const everybodys = "/usr/bin/python3"
-	if _, err := os.Stat(everybodys); err == nil {
-		return everybodys, nil
-	}
-	out, err := exec.CommandContext(context.Background(), "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable))").
-		Output()
-	if err != nil {
-		return "", fmt.Errorf("find python3: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-})
-
-// plainPython returns the interpreter of workers without torch.
-func plainPython(t testing.TB) string {
-	t.Helper()
-	python, err := interpreter()
-	if err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
-	return python
-}
-
 // zooScript returns the path of a script in testdata/zoo.
 func zooScript(t testing.TB, name string) string {
 	t.Helper()
@@ -87,7 +63,7 @@ type launch struct {
 // start starts a job of two workers and watches its memory.
 func (l launch) start(t testing.TB) *job {
 	t.Helper()
-	python, tmp, binary, script := plainPython(t), l.dir, testenv.Binary(t), zooScript(t, "zoo.py")
+	python, tmp, binary, script := testenv.Python(t), l.dir, testenv.Binary(t), zooScript(t, "zoo.py")
 	if l.dir == "" {
 		tmp = t.TempDir()
 	} else {

@@ -33,7 +33,7 @@ func startNode(t testing.TB, version, name string, args, scriptArgs []string) *n
 	t.Helper()
 	python := ""
 	if version == "" {
-		python = plainPython(t)
+		python = testenv.Python(t)
 	} else {
 		python = testenv.Torch(t, version)
 	}

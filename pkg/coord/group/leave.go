@@ -83,9 +83,10 @@ func (m *Member) askOthers(status replica.Status) {
 	}
 }
 
-// isLast reports whether this process is the group's only member and has no candidate to invite.
+// isLast reports whether this process is the group's only member and has no candidate to invite. It is not while its
+// place is being given to another voter.
 func (m *Member) isLast(status replica.Status) bool {
-	alone := status.Leading && len(status.Voters) == 1 && len(status.Learners) == 0
+	alone := status.Leading && len(status.All()) == 1
 	return alone && len(m.view(status, 0).candidates) == 0
 }
 

@@ -196,6 +196,35 @@ func TestTwoMembers(t *testing.T) {
 	})
 }
 
+// The only voter that leaves waits for the other member, which answers late, to have the change of voters.
+func TestOnlyVoterLeavesSlowMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, Options{})
+		addrs := []string{"member0:1", "member1:1"}
+		for _, addr := range addrs {
+			n.start(addr).SetCandidates(candidates(addrs...))
+		}
+		if err := n.members["member0:1"].Found(); err != nil {
+			t.Fatal(err)
+		}
+		c := n.client("client", time.Minute, addrs...)
+		put(t, c, "key", "v")
+		n.await("the second member", func() bool { return n.members["member1:1"].Status().Leader != "" })
+		pass(time.Second)
+		release := n.hold("member1:1")
+		left := make(chan error)
+		go func() { left <- n.members["member0:1"].Leave(t.Context()) }()
+		pass(500 * time.Millisecond)
+		release()
+		if err := <-left; err != nil {
+			t.Fatal(err)
+		}
+		n.kill("member0:1")
+		holds(t, c, map[string]string{"key": "v"})
+		closeClient(t, c)
+	})
+}
+
 // TestFewerVoters kills two of three members, one after the other. The group has fallen back to one voter by then.
 func TestFewerVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -219,7 +219,7 @@ func (t *simPart) isSettled(s replica.Status) bool {
 // isLast reports whether nobody else is in the group, or can join it.
 func (t *simPart) isLast() bool {
 	s := t.r.Status()
-	if !s.Leading || len(s.Voters) > 1 || len(s.Learners) > 0 {
+	if !s.Leading || len(s.All()) > 1 {
 		return false
 	}
 	for _, c := range t.invited {

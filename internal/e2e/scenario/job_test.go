@@ -198,9 +198,12 @@ func await(t testing.TB, what string, happened func() bool) {
 }
 
 // record returns the workers' record so far.
-func (j *job) record() []line {
+func (j *job) record() []line { return j.recordAfter(-1) }
+
+// recordAfter returns the record so far of the rounds after the given one. To read all of it takes much CPU time.
+func (j *job) recordAfter(round int) []line {
 	j.t.Helper()
-	lines, err := readRecord(j.dir)
+	lines, err := readRecordAfter(j.dir, round)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -213,8 +216,8 @@ func (j *job) awaitRound(after, world int) round {
 	j.t.Helper()
 	var found round
 	await(j.t, fmt.Sprintf("a round of %d workers after round %d", world, after), func() bool {
-		for _, r := range rounds(j.record()) {
-			if r.number > after && r.lines[0].World == world && len(r.steps) >= 5 {
+		for _, r := range rounds(j.recordAfter(after)) {
+			if r.lines[0].World == world && len(r.steps) >= 5 {
 				found = r
 				return true
 			}

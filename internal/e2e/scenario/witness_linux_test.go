@@ -73,8 +73,8 @@ func (j *witnessJob) workers(h *hosts.Host) []life {
 	return slices.DeleteFunc(j.obs.alive(), func(l life) bool { return l.Host != h.Name })
 }
 
-// awaitWorld waits until all workers of a world other than the one in than have been alive for a second, on at least
-// these hosts. It returns that world.
+// awaitWorld waits until all workers of a world other than after have been alive for a second, on at least these hosts.
+// It returns that world.
 func (j *witnessJob) awaitWorld(after world, on ...*hosts.Host) world {
 	j.t.Helper()
 	var found world

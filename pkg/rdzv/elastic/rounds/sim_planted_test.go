@@ -34,7 +34,7 @@ type planted struct {
 
 // TestSimulationFindsPlantedBugs breaks the rules of the design, one at a time. The simulation must notice each. It
 // tries the seed of the table first, because trying all seeds takes half a minute. A change of the simulation may make
-// another seed the one that finds the bug: the log names it.
+// another seed the one that finds the bug: the test fails then, and names that seed.
 func TestSimulationFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name  string
@@ -44,7 +44,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"a leader's writes are not guarded", 7, planted{
 			guards: func([]coord.Guard) []coord.Guard { return nil },
 		}},
-		{"a round is decided before the workers of the last one have stopped", 2, planted{
+		{"a round is decided before the workers of the last one have stopped", 3, planted{
 			decide: func(l *Leader, now time.Duration) {
 				for r := range l.round.members {
 					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil {
@@ -55,7 +55,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a new leader does not know that the run is preempted", 4350, planted{
+		{"a new leader does not know that the run is preempted", 609, planted{
 			takeOver: func(s *SavedState) { s.Preemption = nil },
 		}},
 		{"members that stop because of a preemption are not to save", 0, planted{
@@ -73,7 +73,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"an agent goes on while the store does not answer", 3, planted{
 			member: func(m *Member, now time.Duration) { m.lastProof = now },
 		}},
-		{"the decision does not wait for all nodes", 2, planted{
+		{"the decision does not wait for all nodes", 3, planted{
 			decide: func(l *Leader, now time.Duration) {
 				if l.state == halting && l.round.failures.anyFailed {
 					l.judgeRound(now)
@@ -87,10 +87,10 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a watch has a gap without a resync", 2, planted{
+		{"a watch has a gap without a resync", 0, planted{
 			batch: func(w *world, _ *simWatch, b simBatch) bool { return !b.resync && w.chance(0.02) },
 		}},
-		{"workers that succeeded stay done when others fail", 18, planted{
+		{"workers that succeeded stay done when others fail", 156, planted{
 			decide: func(l *Leader, _ time.Duration) {
 				for r := range l.round.members {
 					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil &&
@@ -167,7 +167,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"agents do not report an earlier store", 197, planted{
 			report: withoutEarlier,
 		}},
-		{"workers start for a round that is over", 2, planted{noOver: true}},
+		{"workers start for a round that is over", 3, planted{noOver: true}},
 		{"an agent starts workers after the guard's deadline", 502, planted{noLate: true}},
 		{"a guard knows the TTL, but not the bound of a stop", 9, planted{
 			deadline: func(m *Member) OptionalTime {
@@ -185,7 +185,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a new leader forgets how the time was used", 0, planted{
+		{"a new leader forgets how the time was used", 7, planted{
 			takeOver: func(s *SavedState) {
 				if s.Record != nil {
 					s.Record.Ledger = nil
@@ -234,6 +234,9 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			bad, _ := newSingle.simulate(3000, bug.plant)
 			if bad == nil {
 				t.Fatal("3,000 seeds do not find it")
+			}
+			if !testenv.Long(t) || testenv.Race {
+				t.Errorf("seed %d finds it no more, and to try all seeds takes long: put seed %d in the table", bug.seed, bad.seed)
 			}
 			t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
 		})

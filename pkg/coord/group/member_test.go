@@ -170,16 +170,9 @@ func TestLeave(t *testing.T) {
 func TestTwoMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1"}
-		for _, addr := range addrs {
-			n.start(addr).SetCandidates(candidates(addrs...))
-		}
-		if err := n.members["member0:1"].Found(); err != nil {
-			t.Fatal(err)
-		}
-		c := n.client("client", time.Minute, addrs...)
+		n.foundTwo()
+		c := n.client("client", time.Minute, "member0:1", "member1:1")
 		put(t, c, "key", "v")
-		n.await("the second member", func() bool { return n.members["member1:1"].Status().Leader != "" })
 		if s := n.members["member0:1"].Status(); !cmp.Equal(s.Voters, []string{"member0:1"}) || s.SurvivesLoss {
 			t.Errorf("status %+v", s)
 		}
@@ -200,16 +193,9 @@ func TestTwoMembers(t *testing.T) {
 func TestOnlyVoterLeavesSlowMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1"}
-		for _, addr := range addrs {
-			n.start(addr).SetCandidates(candidates(addrs...))
-		}
-		if err := n.members["member0:1"].Found(); err != nil {
-			t.Fatal(err)
-		}
-		c := n.client("client", time.Minute, addrs...)
+		n.foundTwo()
+		c := n.client("client", time.Minute, "member0:1", "member1:1")
 		put(t, c, "key", "v")
-		n.await("the second member", func() bool { return n.members["member1:1"].Status().Leader != "" })
 		pass(time.Second)
 		release := n.hold("member1:1")
 		left := make(chan error)

@@ -3,8 +3,6 @@ package rounds
 import (
 	"testing"
 	"time"
-
-	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // simPlantedInGroup are deliberate bugs of a store that the agents keep together. The zero value has none.
@@ -48,20 +46,7 @@ func TestSimulationOfGroupsFindsPlantedBugs(t *testing.T) {
 			if bug.plant.noFresh { // agents of the former group make the leader wait too
 				plant.report = withoutEarlier
 			}
-			if w := newGroupWorld(bug.seed); !testenv.Long(t) || testenv.Race {
-				w.plant = plant
-				if w.simulate(); w.check.broken != nil {
-					return
-				}
-			}
-			bad, _ := newGroups.simulate(2000, plant)
-			if bad == nil {
-				t.Fatal("2,000 seeds do not find it")
-			}
-			if !testenv.Long(t) || testenv.Race {
-				t.Errorf("seed %d finds it no more, and to try all seeds takes long: put seed %d in the table", bug.seed, bad.seed)
-			}
-			t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
+			newGroups.findPlanted(t, bug.seed, 2000, plant)
 		})
 	}
 }

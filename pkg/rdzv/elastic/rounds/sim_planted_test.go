@@ -225,20 +225,29 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			if w := newWorld(bug.seed); !testenv.Long(t) || testenv.Race {
-				w.plant = bug.plant
-				if w.simulate(); w.check.broken != nil {
-					return
-				}
-			}
-			bad, _ := newSingle.simulate(3000, bug.plant)
-			if bad == nil {
-				t.Fatal("3,000 seeds do not find it")
-			}
-			if !testenv.Long(t) || testenv.Race {
-				t.Errorf("seed %d finds it no more, and to try all seeds takes long: put seed %d in the table", bug.seed, bad.seed)
-			}
-			t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
+			newSingle.findPlanted(t, bug.seed, 3000, bug.plant)
 		})
 	}
+}
+
+// findPlanted checks that the simulation notices a planted bug. Quick runs try the given seed first, and the others, up
+// to seeds, if it does not find the bug.
+func (build simBuilder) findPlanted(t *testing.T, seed uint64, seeds int, plant planted) {
+	t.Helper()
+	quick := !testenv.Long(t) || testenv.Race
+	if quick {
+		w := build(seed)
+		w.plant = plant
+		if w.simulate(); w.check.broken != nil {
+			return
+		}
+	}
+	bad, _ := build.simulate(seeds, plant)
+	if bad == nil {
+		t.Fatalf("%d seeds do not find it", seeds)
+	}
+	if quick {
+		t.Errorf("seed %d finds it no more, and to try all seeds takes long: put seed %d in the table", seed, bad.seed)
+	}
+	t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
 }

@@ -152,7 +152,9 @@ func TestProcessesUnderTorchrun(t *testing.T) {
 
 // Invalid input ends the worker with one line, which the launcher reports.
 func TestProcessesBadInput(t *testing.T) {
-	cert, key, ca := certificates(t)
+	authority := testenv.NewAuthority(t, "authority")
+	ca := authority.File
+	cert, key := authority.Issue(t, "worker")
 	for _, tc := range []struct {
 		name string
 		vars []string
@@ -200,7 +202,9 @@ func TestProcessesBadInput(t *testing.T) {
 
 // Workers find their certificates in the environment.
 func TestProcessesWithTLS(t *testing.T) {
-	cert, key, ca := certificates(t)
+	authority := testenv.NewAuthority(t, "authority")
+	ca := authority.File
+	cert, key := authority.Issue(t, "worker")
 	checkPeersCalled(t, 2, 0, elasticrun(t, 2, []string{"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_KEY=" + key, "ELASTICRUN_RPC_CA=" + ca}))
 }
 

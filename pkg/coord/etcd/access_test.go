@@ -2,17 +2,7 @@ package etcd
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,82 +10,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
-
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t testing.TB, name string) *authority {
-	t.Helper()
-	a := &authority{}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.file, _, a.cert, a.key = a.sign(t, template)
-	return a
-}
-
-// issue returns the files of a certificate for local servers and clients, and of its key.
-func (a *authority) issue(t testing.TB, name string) (cert, key string) {
-	t.Helper()
-	cert, key, _, _ = a.sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	return cert, key
-}
-
-func (a *authority) sign(
-	t testing.TB, template *x509.Certificate,
-) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil { // self-signed
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, kind string, der []byte) string {
-		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER), cert, key
-}
 
 // TestTLS opens a store of a server that requires client certificates, with correct and wrong settings.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
-	serverCert, serverKey := ours.issue(t, "server")
-	cert, key := ours.issue(t, "job")
-	otherCert, otherKey := others.issue(t, "job")
+	ours, others := testenv.NewAuthority(t, "ours"), testenv.NewAuthority(t, "others")
+	serverCert, serverKey := ours.Issue(t, "server", "127.0.0.1")
+	cert, key := ours.Issue(t, "job", "127.0.0.1")
+	otherCert, otherKey := others.Issue(t, "job", "127.0.0.1")
 	c := startDebian(t, 1, "--cert-file="+serverCert, "--key-file="+serverKey, "--client-cert-auth",
-		"--trusted-ca-file="+ours.file)[0]
+		"--trusted-ca-file="+ours.File)[0]
 	plain := shared.endpoint(t)
 	for _, tc := range []struct {
 		name     string
@@ -104,14 +31,14 @@ func TestTLS(t *testing.T) {
 		want     string // part of the error; empty means no error
 		passes   bool   // the error may pass by itself
 	}{
-		{name: "right", endpoint: c.client, tls: TLS{CA: ours.file, Cert: cert, Key: key}},
-		{name: "no certificate", endpoint: c.client, tls: TLS{CA: ours.file}, want: "it ended the TLS handshake: tls: "},
+		{name: "right", endpoint: c.client, tls: TLS{CA: ours.File, Cert: cert, Key: key}},
+		{name: "no certificate", endpoint: c.client, tls: TLS{CA: ours.File}, want: "it ended the TLS handshake: tls: "},
 		{
 			name: "another authority's certificate", endpoint: c.client,
-			tls: TLS{CA: ours.file, Cert: otherCert, Key: otherKey}, want: "it ended the TLS handshake: tls: ",
+			tls: TLS{CA: ours.File, Cert: otherCert, Key: otherKey}, want: "it ended the TLS handshake: tls: ",
 		},
 		{
-			name: "another authority for the server", endpoint: c.client, tls: TLS{CA: others.file, Cert: cert, Key: key},
+			name: "another authority for the server", endpoint: c.client, tls: TLS{CA: others.File, Cert: cert, Key: key},
 			want: "its certificate is not trusted: x509: certificate signed by unknown authority",
 		},
 		{
@@ -119,7 +46,7 @@ func TestTLS(t *testing.T) {
 			want: "its certificate is not trusted: ",
 		},
 		{
-			name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.file},
+			name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.File},
 			want: "perhaps it does not speak TLS", passes: true,
 		},
 		{

@@ -71,13 +71,7 @@ func TestForeignProc(t *testing.T) {
 				"UNKNOWN_MARK="+unknownMark, fmt.Sprintf("UNKNOWN_PEERS=%d", unknownPeers))
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
-			pipe, err := cmd.StdoutPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			pipe := testenv.StartWithOutput(t, cmd)
 			lines := lineScanner{t, bufio.NewScanner(pipe)}
 			if tt.pid > 1 {
 				lines.await("pid " + strconv.Itoa(tt.pid))

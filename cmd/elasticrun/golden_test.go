@@ -59,14 +59,7 @@ func startGoldenBy(t *testing.T, by []string, args ...string) *golden {
 	g.cmd.Dir = g.dir
 	g.cmd.Env = append(os.Environ(), g.mark, "PYTHON_EXEC="+python, "TMPDIR="+g.dir, "OMP_NUM_THREADS=1")
 	g.cmd.Stderr = &g.stderr
-	pipe, err := g.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.out = bufio.NewReader(pipe)
-	if err := g.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	g.out = bufio.NewReader(testenv.StartWithOutput(t, g.cmd))
 	t.Cleanup(func() { // after a test that failed
 		_ = g.cmd.Process.Kill()
 		testenv.NothingLeft(t, g.mark)

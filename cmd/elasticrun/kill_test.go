@@ -43,14 +43,7 @@ func startJobOf(t *testing.T, binary string, flags ...string) *job {
 	j.cmd = exec.Command(binary, append(args, tree)...)
 	j.cmd.Env = append(os.Environ(), j.mark, shortTimeouts, "TMPDIR="+t.TempDir())
 	j.cmd.Stderr = &j.stderr
-	pipe, err := j.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.out = bufio.NewReader(pipe)
-	if err := j.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	j.out = bufio.NewReader(testenv.StartWithOutput(t, j.cmd))
 	for range 2 {
 		line, err := j.out.ReadString('\n')
 		if err != nil {

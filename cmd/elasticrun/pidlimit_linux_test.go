@@ -89,13 +89,7 @@ func TestThreadLimit(t *testing.T) {
 				}
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr
-				stdout, err := cmd.StdoutPipe()
-				if err == nil {
-					err = cmd.Start()
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				stdout := testenv.StartWithOutput(t, cmd)
 				if n, err := stdout.Read(make([]byte, 4)); tt.term && n == 4 && err == nil { // "full"
 					_ = cmd.Process.Signal(syscall.SIGTERM)
 				}
@@ -160,13 +154,7 @@ func TestNoRoomForProcesses(t *testing.T) {
 		cmd := exec.Command(words[0], words[1:]...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
-		stdout, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		stdout := testenv.StartWithOutput(t, cmd)
 		if _, err := stdout.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err, &stderr)
 		}

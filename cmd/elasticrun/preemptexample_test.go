@@ -26,14 +26,7 @@ func TestPreemptExample(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), testenv.Binary(t), "--nproc-per-node=2", "--preempt-signals=USR1",
 			script, "--checkpoint", checkpoint, "--steps", fmt.Sprint(steps))
 		cmd.Env = append(os.Environ(), "PYTHON_EXEC="+python, "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir())
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return cmd, bufio.NewScanner(out)
+		return cmd, bufio.NewScanner(testenv.StartWithOutput(t, cmd))
 	}
 	first, lines := start(1 << 40)
 	saved := -1

@@ -51,18 +51,9 @@ func newRefuser(t *testing.T) *refuser {
 		return nil
 	}
 	r := &refuser{env: filepath.Join(t.TempDir(), "env"), cmd: exec.Command(refuserName)}
-	in, err := r.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.in, r.enc, r.dec, r.cmd.Stderr = in, gob.NewEncoder(in), gob.NewDecoder(out), os.Stderr
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r.cmd.Stderr = os.Stderr
+	in, out := testenv.StartWithPipes(t, r.cmd)
+	r.in, r.enc, r.dec = in, gob.NewEncoder(in), gob.NewDecoder(out)
 	t.Cleanup(func() {
 		_ = in.Close()
 		if err := r.cmd.Wait(); err != nil {

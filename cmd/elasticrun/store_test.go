@@ -52,13 +52,7 @@ func startWrappedStore(t *testing.T, wrap []string, flags ...string) *storeProce
 	mark := testenv.Mark()
 	s.cmd.Env = append(os.Environ(), mark)
 	s.cmd.Stderr = &s.stderr
-	stdout, err := s.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := testenv.StartWithOutput(t, s.cmd)
 	ready, err := bufio.NewReader(stdout).ReadString('\n')
 	words := strings.Fields(ready)
 	if err != nil || len(words) != 7 {
@@ -324,14 +318,7 @@ func (s *storeProcess) torch(version, own, other string) *torchClient {
 	c := &torchClient{cmd: exec.Command(testenv.Torch(s.t, version), "-c", storeScript, host, port, own, other)}
 	c.cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
 	c.cmd.Stderr = &c.errs
-	pipe, err := c.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	c.out = bufio.NewReader(pipe)
-	if err := c.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	c.out = bufio.NewReader(testenv.StartWithOutput(s.t, c.cmd))
 	s.t.Cleanup(func() { _ = c.cmd.Process.Kill(); _ = c.cmd.Wait() })
 	return c
 }

@@ -16,13 +16,7 @@ func BenchmarkSample(b *testing.B) {
 	var list []Worker
 	for i := range workers {
 		cmd := exec.Command(testenv.Python(b), "-c", prelude+"print(flush=True)\nwhile True: time.sleep(0.001 * 100)")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
+		out := testenv.StartWithOutput(b, cmd)
 		b.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // openServer opens a store in dir and closes it when the test ends.
@@ -339,13 +341,7 @@ func TestKill(t *testing.T) {
 	for round := range 4 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledStore$")
 		cmd.Env = append(os.Environ(), storeEnv+"="+dir)
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		stdout := testenv.StartWithOutput(t, cmd)
 		lines := bufio.NewScanner(stdout)
 		before := highest
 		for n := 0; n < 200*(round+1) && lines.Scan(); n++ {

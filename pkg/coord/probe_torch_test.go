@@ -34,17 +34,7 @@ func TestDetectTorch(t *testing.T) {
 			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, tc.version), "-c", serveTorch,
 				tc.args)
 			cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "TORCH_CPP_LOG_LEVEL=ERROR")
-			stdin, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			stdin, stdout := testenv.StartWithPipes(t, cmd)
 			defer cmd.Wait()
 			defer stdin.Close()
 			port, err := bufio.NewReader(stdout).ReadString('\n')

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // trace is a debugger that attaches to a process and then does nothing until its stdin ends.
@@ -40,11 +42,7 @@ func TestStopOfATracedWorker(t *testing.T) {
 	}
 	debugger := exec.Command(os.Args[0], strconv.Itoa(g.PIDs()[0]))
 	debugger.Env = append(os.Environ(), helperEnv+"=trace")
-	in, err1 := debugger.StdinPipe()
-	out, err2 := debugger.StdoutPipe()
-	if err := errors.Join(err1, err2, debugger.Start()); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.StartWithPipes(t, debugger)
 	attached := make([]byte, 80)
 	if n, err := out.Read(attached); err != nil || string(attached[:n]) != "ok\n" {
 		t.Fatalf("attach: %q, %v", attached[:n], err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // startShell runs a script that reads commands from the returned function. The function waits until each command has
@@ -14,17 +16,7 @@ import (
 func startShell(t *testing.T, script string) (pid int, step func(line string)) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := testenv.StartWithPipes(t, cmd)
 	t.Cleanup(func() {
 		stdin.Close()
 		_ = cmd.Wait()

@@ -95,17 +95,7 @@ func start(t testing.TB, attr *syscall.SysProcAttr, argv ...string) *program {
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	cmd.SysProcAttr = attr
 	cmd.Stderr = t.Output()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := testenv.StartWithPipes(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it can have ended
 		_ = cmd.Wait()         // killed

@@ -209,17 +209,7 @@ func TestDynamicProcessesOnTorchStore(t *testing.T) {
 func testDynamicProcessesOn(t *testing.T, python string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), python, "-c", torchStore)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.StartWithPipes(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()

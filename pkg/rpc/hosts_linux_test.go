@@ -19,13 +19,7 @@ func storeOn(t *testing.T, host *hosts.Host) string {
 	cmd := host.Command(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), roleVariable+"="+roleStore, storeVariable+"="+addr, quickEnd)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.StartWithOutput(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

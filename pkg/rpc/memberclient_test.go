@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // memberProcess is a member in another process, seen by the test.
@@ -36,18 +38,10 @@ func newMemberProcess(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig
 	r := &memberProcess{memberConfig: cfg, t: t, cmd: cmd, errs: new(strings.Builder)}
 	cmd.Env = append(append(os.Environ(), roleVariable+"="+roleMember, quickEnd, memberVariable+"="+string(config), mark), vars...)
 	cmd.Stderr = r.errs
-	if r.in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	var out io.Reader
+	r.in, out = testenv.StartWithPipes(t, cmd)
 	r.file, _ = out.(*os.File)
 	r.out = bufio.NewReader(out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { r.kill() })
 	return r
 }

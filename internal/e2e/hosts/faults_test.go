@@ -2,10 +2,11 @@ package hosts
 
 import (
 	"bufio"
-	"errors"
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // talker is a process with one end of a connection. It prints each line that arrives, "closed", or the name of an error.
@@ -50,11 +51,7 @@ while True:
 func startTalker(t *testing.T, h *Host, args ...string) *talker {
 	t.Helper()
 	cmd := h.Command(t.Context(), "/usr/bin/python3", append([]string{"-c", talk}, args...)...)
-	in, err := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.StartWithPipes(t, cmd)
 	t.Cleanup(func() { _ = cmd.Wait() })
 	return &talker{t: t, in: in, out: bufio.NewReader(out), name: h.Name}
 }

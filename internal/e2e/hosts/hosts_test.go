@@ -161,13 +161,7 @@ func TestDelay(t *testing.T) {
 func startProcessTree(t *testing.T, h *Host) *exec.Cmd {
 	t.Helper()
 	cmd := h.Command(t.Context(), "/bin/sh", "-c", "setsid sleep 1000 & sleep 1001 & echo ready; wait")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.StartWithOutput(t, cmd)
 	if _, err := out.Read(make([]byte, 6)); err != nil {
 		t.Fatal(err)
 	}

@@ -103,16 +103,7 @@ func TestKilled(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 	cmd.Env = append(os.Environ(), hold+"=1", "TMPDIR="+t.TempDir())
 	cmd.WaitDelay = time.Second
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	_, out := testenv.StartWithPipes(t, cmd)
 	variable := ""
 	for in := bufio.NewScanner(out); variable == "" && in.Scan(); {
 		if path, ok := strings.CutPrefix(in.Text(), "held: "); ok {

@@ -2,7 +2,9 @@ package testenv
 
 import (
 	"context"
+	"io"
 	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +16,29 @@ func ExitCode(ended *os.ProcessState) int {
 		return 128 + int(status.Signal())
 	}
 	return ended.ExitCode()
+}
+
+// StartWithOutput starts cmd and returns its standard output.
+func StartWithOutput(t testing.TB, cmd *exec.Cmd) (stdout io.ReadCloser) {
+	t.Helper()
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdout
+}
+
+// StartWithPipes starts cmd and returns its standard input and output.
+func StartWithPipes(t testing.TB, cmd *exec.Cmd) (stdin io.WriteCloser, stdout io.ReadCloser) {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stdin, StartWithOutput(t, cmd)
 }
 
 // Await polls a condition whose change sends no notice to the test. It fails the test after bound.

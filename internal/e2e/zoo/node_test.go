@@ -43,13 +43,7 @@ func startNode(t testing.TB, version, name string, args, scriptArgs []string) *n
 	n.cmd.Env = append(os.Environ(), n.mark, "PYTHON_EXEC="+python, "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir())
 	n.cmd.Stderr = &n.stderr
 	n.cmd.WaitDelay = 10 * time.Second
-	stdout, err := n.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := testenv.StartWithOutput(t, n.cmd)
 	go func() {
 		defer close(n.done)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -129,13 +123,7 @@ func startStore(t testing.TB) string {
 	mark := testenv.Mark()
 	cmd := exec.CommandContext(t.Context(), testenv.Binary(t), "store", "--listen=127.0.0.1:0")
 	cmd.Env = append(os.Environ(), mark)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := testenv.StartWithOutput(t, cmd)
 	t.Cleanup(func() { // the test's context, which would kill the store, has ended
 		_ = cmd.Wait()
 		testenv.NothingLeft(t, mark)

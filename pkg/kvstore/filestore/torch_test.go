@@ -35,17 +35,7 @@ func startTorchStores(t testing.TB, version string) *torchStores {
 	cmd := exec.CommandContext(t.Context(), testenv.Torch(t, version), "testdata/py/stores.py")
 	stderr := &strings.Builder{}
 	cmd.Stderr = stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.StartWithPipes(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait() // a test may have killed it

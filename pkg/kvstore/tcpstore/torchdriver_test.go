@@ -82,17 +82,7 @@ func startTorchDriver(t *testing.T, build torchBuild) *torchDriver {
 	cmd.Env = append(os.Environ(), "TORCH_CPP_LOG_LEVEL=ERROR", "TORCH_SHOW_CPP_STACKTRACES=0", "OMP_NUM_THREADS=1")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := testenv.StartWithPipes(t, cmd)
 	t.Cleanup(func() {
 		stdin.Close()
 		io.Copy(io.Discard, stdout)

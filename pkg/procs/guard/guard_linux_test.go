@@ -3,7 +3,6 @@ package guard
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -44,11 +43,7 @@ func startGuardedIn(t *testing.T, attr *syscall.SysProcAttr, args ...string) *gu
 	j.guard = exec.Command(os.Args[0], args...)
 	j.guard.Env = append(os.Environ(), helperEnv+"=guarded", mark, "GORACE=atexit_sleep_ms=10")
 	j.guard.Stderr, j.guard.SysProcAttr = &j.stderr, attr
-	in, err1 := j.guard.StdinPipe()
-	out, err2 := j.guard.StdoutPipe()
-	if err := errors.Join(err1, err2, j.guard.Start()); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.StartWithPipes(t, j.guard)
 	t.Cleanup(func() {
 		_ = j.guard.Process.Kill() // a failed test may have left it, and the agent stopped
 		if j.agent != 0 {
@@ -528,14 +523,7 @@ func TestDeadlineInForeignProc(t *testing.T) {
 	cmd.Env = append(os.Environ(), helperEnv+"=guarded", mark, "GORACE=atexit_sleep_ms=10")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	in, err1 := cmd.StdinPipe()
-	out, err2 := cmd.StdoutPipe()
-	if err1 != nil || err2 != nil {
-		t.Fatal(err1, err2)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := testenv.StartWithPipes(t, cmd)
 	lines := bufio.NewScanner(out)
 	for _, line := range []string{"start (setsid sh -c 'sleep 1000 & sleep 1000' &); sleep 1000", "deadline 50ms"} {
 		fmt.Fprintln(in, line)

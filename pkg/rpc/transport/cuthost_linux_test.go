@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // TestCutHost cuts the network of a host whose processes continue. Both ends of a watch notice it within seconds, and
@@ -46,13 +47,7 @@ func startRole(t *testing.T, host *hosts.Host, name, addr string) role {
 	cmd := host.Command(t.Context(), os.Args[0], addr)
 	cmd.Env = append(os.Environ(), roleVariable+"="+name)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testenv.StartWithOutput(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // uniqueRunID returns a run id that no other test, and no other process of this machine, has.
@@ -100,16 +102,7 @@ func TestSlotOfDeadProcess(t *testing.T) {
 	run := uniqueRunID(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSlotHolder$")
 	cmd.Env = append(os.Environ(), holdSlot+"="+run)
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	_, out := testenv.StartWithPipes(t, cmd)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"net"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -40,16 +40,6 @@ func startNode(t *testing.T, endpoint, mark, script string) *node {
 	return n
 }
 
-func freeEndpoint(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // Two nodes run a job together. A worker that fails once costs a restart of all workers, and one that always fails
 // ends the job on both nodes.
 func TestTwoNodes(t *testing.T) {
@@ -72,7 +62,7 @@ func TestTwoNodes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			endpoint, mark := freeEndpoint(t), testenv.Mark()
+			endpoint, mark := fmt.Sprint("127.0.0.1:", testenv.FreePort(t)), testenv.Mark()
 			nodes := []*node{startNode(t, endpoint, mark, tc.script), startNode(t, endpoint, mark, tc.script)}
 			printed := ""
 			for _, n := range nodes {

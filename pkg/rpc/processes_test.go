@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -107,25 +106,10 @@ func TestProcessesRestart(t *testing.T) {
 	}
 }
 
-// aPort returns a port that was free a moment ago.
-func aPort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
 // Two launchers form a rendezvous on one port.
 func TestProcessesOfTwoNodes(t *testing.T) {
 	testenv.Binary(t)
-	endpoint := "127.0.0.1:" + aPort(t)
+	endpoint := fmt.Sprint("127.0.0.1:", testenv.FreePort(t))
 	outcomes := make([]outcome, 2)
 	var nodes sync.WaitGroup
 	for i := range outcomes {
@@ -213,7 +197,7 @@ func TestProcessesWithTLS(t *testing.T) {
 func TestOldGroupReachesNoNewMember(t *testing.T) {
 	mark := testenv.Mark()
 	t.Cleanup(func() { testenv.NothingLeft(t, mark) })
-	address := "ELASTICRUN_RPC_ADDR=127.0.0.1:" + aPort(t)
+	address := fmt.Sprint("ELASTICRUN_RPC_ADDR=127.0.0.1:", testenv.FreePort(t))
 	group := func() (*rpc.Group, *memberProcess) {
 		store := startStore(t)
 		other := newMemberProcess(t, exec.CommandContext(t.Context(), os.Args[0]), mark, //nolint:gosec // this program

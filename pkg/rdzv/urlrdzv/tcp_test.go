@@ -13,22 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
-
-// freePort returns a port that was free a moment ago, for a worker to host a store at.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := tcplisten.Listen(t.Context(), "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
 
 // agentStore starts a store like that of an agent. It returns the variables that the agent gives its workers.
 func agentStore(t *testing.T) map[string]string {
@@ -101,7 +91,7 @@ func noVars(int) map[string]string { return nil }
 
 func TestTCP(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]"} {
-		port := freePort(t)
+		port := testenv.FreePort(t)
 		if l, err := net.Listen("tcp", host+":0"); err != nil {
 			t.Logf("not on %s: %v", host, err)
 			continue
@@ -118,14 +108,14 @@ func TestTCP(t *testing.T) {
 
 // Any rank may use protocol version 1, in case torch 1.x hosts the store.
 func TestTCPProtocolV1(t *testing.T) {
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	runWorkers(t, 3, func(rank int) string {
 		return fmt.Sprintf("tcp://127.0.0.1:%d?rank=%d&world_size=3&generation=%d", port, rank, 1+rank%2)
 	}, noVars)
 }
 
 func TestEnv(t *testing.T) {
-	port := strconv.Itoa(freePort(t))
+	port := strconv.Itoa(testenv.FreePort(t))
 	vars := func(rank int) map[string]string {
 		return map[string]string{
 			"RANK": strconv.Itoa(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
@@ -171,7 +161,7 @@ func TestEnvUnderAgent(t *testing.T) {
 // The agent's store is the one at the agent's address. At another address rank 0 hosts the store.
 func TestTCPElsewhereUnderAgent(t *testing.T) {
 	vars := agentStore(t)
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	runWorkers(t, 2, func(rank int) string {
 		return fmt.Sprintf("tcp://127.0.0.1:%d?rank=%d&world_size=2", port, rank)
 	}, func(int) map[string]string { return vars })
@@ -190,7 +180,7 @@ func TestTCPElsewhereUnderAgent(t *testing.T) {
 
 // Rank 0 waits for all workers. The error says for how many, and the port is free again afterwards.
 func TestHostWaitsForAll(t *testing.T) {
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	url := func(rank int) string { return fmt.Sprintf("tcp://127.0.0.1:%d?rank=%d&world_size=3", port, rank) }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -228,7 +218,7 @@ func TestHostWaitsForAll(t *testing.T) {
 // In one process, several rendezvous at one port share a server, which the last of them closes.
 func TestHostIsShared(t *testing.T) {
 	s := NewSchemes(Options{Lookup: environ(nil)})
-	url := fmt.Sprintf("tcp://127.0.0.1:%d?rank=0&world_size=1", freePort(t))
+	url := fmt.Sprintf("tcp://127.0.0.1:%d?rank=0&world_size=1", testenv.FreePort(t))
 	var results []*Result
 	for range 2 {
 		r, err := s.Rendezvous(url)

@@ -192,7 +192,7 @@ func TestWorkersAlone(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			python := testenv.Torch(t, tc.torch)
 			folder := t.TempDir()
-			url := strings.NewReplacer("PORT", fmt.Sprint(freePort(t)), "FOLDER",
+			url := strings.NewReplacer("PORT", fmt.Sprint(testenv.FreePort(t)), "FOLDER",
 				folder).Replace(tc.url) + "?world_size=2&rank="
 			c := newJobWorkers(t)
 			var wg sync.WaitGroup

@@ -1,7 +1,6 @@
 package filetimer
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,27 +14,18 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lines collects log lines.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type lines struct{ testenv.Buffer }
 
 // all returns the lines so far.
 func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
+	return strings.Split(strings.TrimSpace(l.String()), "\n")
 }
 
 func never() bool { return false }

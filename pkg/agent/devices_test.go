@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -43,24 +43,6 @@ func (d *fakeDevices) InUse(ctx context.Context, pids map[int]bool) ([]string, e
 		return nil, d.err
 	}
 	return []string{fmt.Sprintf("pid %d (python3)", all[0])}, nil
-}
-
-// logLines is a log of an agent under test.
-type logLines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logLines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
 }
 
 const (
@@ -97,7 +79,7 @@ func TestRestartWaitsForDevices(t *testing.T) {
 					started = append(started, time.Now())
 					allSucceed(g)
 				})
-				log := &logLines{}
+				log := new(testenv.Buffer)
 				b.agent.log, b.agent.opts.Devices = zerolog.New(log), &tt.devices
 				begun := time.Now()
 				b.run(t)
@@ -112,11 +94,11 @@ func TestRestartWaitsForDevices(t *testing.T) {
 				if diff := cmp.Diff([][]int{{100, 101}, {200, 201}}[:tt.asked], tt.devices.asked); diff != "" {
 					t.Errorf("pids asked for (-want +got):\n%s", diff)
 				}
-				if got := log.count(stillInUse); got != tt.inUse {
-					t.Errorf("logged %d times that they are in use: %s", got, &log.text)
+				if got := strings.Count(log.String(), stillInUse); got != tt.inUse {
+					t.Errorf("logged %d times that they are in use: %s", got, log)
 				}
-				if got := log.count(notKnown); got != tt.unknown {
-					t.Errorf("logged %d times that it is not known: %s", got, &log.text)
+				if got := strings.Count(log.String(), notKnown); got != tt.unknown {
+					t.Errorf("logged %d times that it is not known: %s", got, log)
 				}
 			})
 		})
@@ -182,11 +164,12 @@ func TestWaitForDevicesEnds(t *testing.T) {
 	t.Run("the job has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 1, Code: 1}))
-			log := &logLines{}
+			log := new(testenv.Buffer)
 			b.agent.log, b.agent.opts.Devices = zerolog.New(log), &fakeDevices{free: -1}
 			begun := time.Now()
-			if r := b.run(t); !r.IsFailed() || time.Since(begun) > duplicateSignalWait || log.count("GPU") != 0 {
-				t.Errorf("result %+v after %v: %s", r, time.Since(begun), &log.text)
+			r := b.run(t)
+			if !r.IsFailed() || time.Since(begun) > duplicateSignalWait || strings.Contains(log.String(), "GPU") {
+				t.Errorf("result %+v after %v: %s", r, time.Since(begun), log)
 			}
 		})
 	})

@@ -1,7 +1,6 @@
 package coord
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -30,24 +29,6 @@ func site(t testing.TB, files certfiles.Files) *certfiles.Set {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// lockedBuffer is a log that a server and a test share.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // TestCertificates connects agents and stores with and without certificate files, of the right or of another CA. Each
@@ -135,7 +116,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			var log lockedBuffer
+			var log testenv.Buffer
 			secret := []byte(tc.secret)
 			store := ServerOptions{Certificates: site(t, tc.store), Secret: secret, Logger: zerolog.New(&log)}
 			if tc.secret == "other" {

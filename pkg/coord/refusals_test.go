@@ -1,19 +1,19 @@
 package coord
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 func TestRefusalTallies(t *testing.T) {
@@ -50,24 +50,6 @@ func TestRefusalTallies(t *testing.T) {
 	}
 }
 
-// logBuffer is a log that is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // TestRefusalsOfManyAddresses checks that the log lines of an interval are bounded for any number of addresses.
 func TestRefusalsOfManyAddresses(t *testing.T) {
 	var r refusals
@@ -88,7 +70,7 @@ func TestRefusalsOfManyAddresses(t *testing.T) {
 // and then one for each minute.
 func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testenv.Buffer
 		s := NewServer(ServerOptions{Secret: []byte("right"), Logger: zerolog.New(&log)})
 		guess := func() {
 			_, err := Dial(t.Context(), DialOptions{

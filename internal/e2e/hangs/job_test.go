@@ -1,14 +1,12 @@
 package hangs
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,27 +35,9 @@ type job struct {
 // node is one launcher.
 type node struct {
 	cmd    *exec.Cmd
-	output output
+	output testenv.Buffer
 	report string        // its --report
 	done   chan struct{} // closed when it has ended
-}
-
-// output collects what a program writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(data []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(data)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // startJob starts a job with a script of testdata/hangs. The test's cleanup kills it.

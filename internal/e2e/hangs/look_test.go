@@ -81,7 +81,7 @@ func (j *job) ask() map[int]stacks.Worker {
 	j.t.Helper()
 	cmd := exec.CommandContext(j.t.Context(), testenv.Binary(j.t), "stacks", "--rdzv-endpoint="+j.endpoint,
 		"--rdzv-id=job", "--all-threads", "--json")
-	var stderr output
+	var stderr testenv.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -87,7 +86,11 @@ func TestForeignProc(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if err := tt.kill(agentBelow(t, cmd.Process.Pid)); err != nil {
+			agent := testenv.AgentBelow(cmd.Process.Pid)
+			if agent == 0 {
+				t.Fatal("there is no agent")
+			}
+			if err := tt.kill(agent); err != nil {
 				t.Fatal(err)
 			}
 			if tt.pid > 1 {
@@ -100,7 +103,7 @@ func TestForeignProc(t *testing.T) {
 				open(t, gate)
 			}
 			_ = cmd.Wait()
-			if code := shellCode(cmd.ProcessState); tt.pid == 1 && code != tt.code {
+			if code := testenv.ExitCode(cmd.ProcessState); tt.pid == 1 && code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if took := time.Since(began); took > awaitBound {
@@ -182,32 +185,4 @@ func (l lineScanner) await(prefix string) string {
 	}
 	l.t.Fatalf("no line %q: %v", prefix, l.Err())
 	return ""
-}
-
-// agentBelow finds the agent among the descendants of a process, by its name.
-func agentBelow(t *testing.T, root int) int {
-	t.Helper()
-	for next := []int{root}; len(next) > 0; next = next[1:] {
-		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", next[0]))
-		if err == nil && strings.TrimSpace(string(comm)) == "erun-agent" {
-			return next[0]
-		}
-		lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", next[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, list := range lists {
-			data, err := os.ReadFile(list)
-			if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
-				t.Fatal(err)
-			}
-			for f := range strings.FieldsSeq(string(data)) {
-				if pid, err := strconv.Atoi(f); err == nil {
-					next = append(next, pid)
-				}
-			}
-		}
-	}
-	t.Fatal("there is no agent")
-	return 0
 }

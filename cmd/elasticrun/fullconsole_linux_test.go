@@ -64,7 +64,7 @@ func TestFullDiskUnderConsole(t *testing.T) {
 			defer onDisk.Close()
 			cmd.ExtraFiles = []*os.File{onDisk}
 			elsewhere, _ := cmd.CombinedOutput()
-			if code := shellCode(cmd.ProcessState); code != tt.code {
+			if code := testenv.ExitCode(cmd.ProcessState); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			shown, err := os.ReadFile(onDisk.Name())

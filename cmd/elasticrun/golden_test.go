@@ -95,7 +95,7 @@ func (g *golden) end() (report.Report, string) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		g.t.Fatalf("%v: %s", err, data)
 	}
-	if code := shellCode(g.cmd.ProcessState); r.ExitCode != code {
+	if code := testenv.ExitCode(g.cmd.ProcessState); r.ExitCode != code {
 		g.t.Errorf("exit code %d, and the report says %d", code, r.ExitCode)
 	}
 	return r, string(data)

@@ -40,7 +40,7 @@ func startNode(t *testing.T, dir string, h *testenv.Hang, script string, flags .
 func (n *node) ends(code int, texts ...string) {
 	n.t.Helper()
 	_ = n.cmd.Wait()
-	if got := shellCode(n.cmd.ProcessState); got != code {
+	if got := testenv.ExitCode(n.cmd.ProcessState); got != code {
 		n.t.Errorf("exit code %d, want %d", got, code)
 	}
 	for _, text := range texts {

@@ -107,7 +107,7 @@ func TestHiddenProcesses(t *testing.T) {
 			begun := time.Now()
 			_ = cmd.Run()
 			took := time.Since(begun)
-			if code := shellCode(cmd.ProcessState); code != 3 || took < tt.least || took > most {
+			if code := testenv.ExitCode(cmd.ProcessState); code != 3 || took < tt.least || took > most {
 				t.Errorf("exit code %d after %v", code, took)
 			}
 			for _, text := range tt.stderr {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,21 +60,11 @@ func startJobOf(t *testing.T, binary string, flags ...string) *job {
 // agentPID is the only child of the process that was started.
 func (j *job) agentPID() int {
 	j.t.Helper()
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", j.cmd.Process.Pid))
-	if err != nil {
-		j.t.Fatal(err)
+	children := testenv.Children(j.cmd.Process.Pid)
+	if len(children) != 1 {
+		j.t.Fatalf("the guard has children %v, want one", children)
 	}
-	for _, f := range files {
-		if data, _ := os.ReadFile(f); len(data) > 0 {
-			pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-			if err != nil {
-				j.t.Fatalf("children of the guard: %q", data)
-			}
-			return pid
-		}
-	}
-	j.t.Fatal("the guard has no child")
-	return 0
+	return children[0]
 }
 
 // end waits for the launcher, checks that nothing is left, and returns the exit
@@ -84,7 +73,7 @@ func (j *job) end() int {
 	j.t.Helper()
 	_ = j.cmd.Wait()
 	testenv.NothingLeft(j.t, j.mark)
-	return shellCode(j.cmd.ProcessState)
+	return testenv.ExitCode(j.cmd.ProcessState)
 }
 
 // However a job is killed, none of its processes survives.

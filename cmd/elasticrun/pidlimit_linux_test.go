@@ -94,7 +94,7 @@ func TestThreadLimit(t *testing.T) {
 					_ = cmd.Process.Signal(syscall.SIGTERM)
 				}
 				_ = cmd.Wait()
-				if code := shellCode(cmd.ProcessState); code != tt.code || !strings.Contains(stderr.String(), tt.last) {
+				if code := testenv.ExitCode(cmd.ProcessState); code != tt.code || !strings.Contains(stderr.String(), tt.last) {
 					t.Errorf("run %d: exit code %d, want %d and %q:\n%s", i, code, tt.code, tt.last, &stderr)
 				}
 				if _, err := os.Stat(reports); err != nil {
@@ -166,7 +166,7 @@ func TestNoRoomForProcesses(t *testing.T) {
 		}
 		_ = cmd.Wait()
 		want := "resource temporarily unavailable: cgroup " + dir + " allows 1 processes and threads (pids.max), of which "
-		if code := shellCode(cmd.ProcessState); code != 126 || !strings.Contains(stderr.String(), want) {
+		if code := testenv.ExitCode(cmd.ProcessState); code != 126 || !strings.Contains(stderr.String(), want) {
 			t.Errorf("exit code %d, want 126 and %q:\n%s", code, want, &stderr)
 		}
 	})

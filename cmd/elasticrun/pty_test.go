@@ -123,7 +123,7 @@ func (x *terminal) end() int {
 	x.t.Helper()
 	_ = x.cmd.Wait()
 	<-x.done
-	return shellCode(x.cmd.ProcessState)
+	return testenv.ExitCode(x.cmd.ProcessState)
 }
 
 // A worker can be debugged at the terminal: its prompt is shown although no line end

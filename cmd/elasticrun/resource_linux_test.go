@@ -36,7 +36,7 @@ func TestMachineLacks(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", tt.script, "sh", testenv.Binary(t), "--no-python",
 				"--nproc-per-node="+tt.workers, "true")
 			out, _ := cmd.CombinedOutput()
-			if code := shellCode(cmd.ProcessState); code != 72 || !strings.HasSuffix(string(out),
+			if code := testenv.ExitCode(cmd.ProcessState); code != 72 || !strings.HasSuffix(string(out),
 				tt.want+"elasticrun: exit_code=72 reason=preflight\n") {
 				t.Errorf("exit code %d, want 72 and %q:\n%s", code, tt.want, out)
 			}

@@ -190,20 +190,11 @@ func scriptCondition(cond string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
 
-// shellCode is how a shell would see that a program ended.
-func shellCode(state *os.ProcessState) int {
-	status := state.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
-
 // scriptExec runs a program and returns its exit code.
 func scriptExec(ts *testscript.TestScript, args []string) int {
 	err := ts.Exec(args[0], args[1:]...)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return shellCode(exit.ProcessState)
+		return testenv.ExitCode(exit.ProcessState)
 	}
 	ts.Check(err)
 	return 0
@@ -295,7 +286,7 @@ func cmdExited(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 || cmd == nil || cmd.ProcessState == nil {
 		ts.Fatalf("usage: exited N, after signal and wait")
 	}
-	if code := shellCode(cmd.ProcessState); strconv.Itoa(code) != args[0] {
+	if code := testenv.ExitCode(cmd.ProcessState); strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
 	}
 }

@@ -42,7 +42,7 @@ func TestConsoleThatNobodyReads(t *testing.T) {
 			if !bound.Stop() {
 				t.Error("the launcher did not end")
 			}
-			if code := shellCode(cmd.ProcessState); code != 128+int(sig) {
+			if code := testenv.ExitCode(cmd.ProcessState); code != 128+int(sig) {
 				t.Errorf("exit code %d", code)
 			}
 			testenv.NothingLeftWithin(t, mark, 2*forcedExit) // an agent that lost its guard ends by itself

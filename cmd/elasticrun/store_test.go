@@ -87,7 +87,7 @@ func (s *storeProcess) end() int {
 	s.t.Helper()
 	select {
 	case <-s.ended:
-		return shellCode(s.cmd.ProcessState)
+		return testenv.ExitCode(s.cmd.ProcessState)
 	case <-time.After(awaitBound):
 		s.t.Fatalf("the store does not end\n%s", &s.stderr)
 		return 0

@@ -67,7 +67,7 @@ func TestUserLimit(t *testing.T) {
 		script := fmt.Sprintf(`for i in $(seq %d); do sleep 60 & all="$all $!"; done; prlimit --nproc=%d "$@"; code=$?; [ -z "$all" ] || kill $all; wait; exit $code`, others, limit)
 		cmd := asUser(t, script, "--no-python", "--nproc-per-node="+strconv.Itoa(workers), "sleep", "0.1")
 		text, _ := cmd.CombinedOutput()
-		return shellCode(cmd.ProcessState), string(text)
+		return testenv.ExitCode(cmd.ProcessState), string(text)
 	}
 	limits := map[int][]int{0: {8, 14, 20, 28, 48}, 30: {10, 24}} // by the number of other processes
 	if testenv.Whole(t) {
@@ -115,7 +115,7 @@ func TestUserLimitOfWorkers(t *testing.T) {
 		`prlimit --pid=$PPID --nproc=1; exit 3`)
 	out, _ := cmd.CombinedOutput()
 	want := "resource temporarily unavailable: the user may have 1 processes and threads (ulimit -u)"
-	if code := shellCode(cmd.ProcessState); code != 126 || !strings.Contains(string(out), want) {
+	if code := testenv.ExitCode(cmd.ProcessState); code != 126 || !strings.Contains(string(out), want) {
 		t.Errorf("exit code %d, want 126 and %q:\n%s", code, want, out)
 	}
 }

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // service is a program that the test restarts whenever it ends, as an init system or a kubelet does.
@@ -84,18 +83,7 @@ func (s *service) agent() int {
 	if s.p == nil {
 		return 0
 	}
-	guard := s.p.cmd.Process.Pid
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guard))
-	for _, f := range files {
-		data, _ := os.ReadFile(f)
-		for field := range strings.FieldsSeq(string(data)) {
-			if name, _ := os.ReadFile("/proc/" + field + "/comm"); strings.TrimSpace(string(name)) == "erun-agent" {
-				pid, _ := strconv.Atoi(field)
-				return pid
-			}
-		}
-	}
-	return 0
+	return testenv.AgentBelow(s.p.cmd.Process.Pid)
 }
 
 // signalTo sends a signal to a process, which can have ended. It ignores process id 0.

@@ -2,9 +2,13 @@ package testenv
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -39,6 +43,33 @@ func StartWithPipes(t testing.TB, cmd *exec.Cmd) (stdin io.WriteCloser, stdout i
 		t.Fatal(err)
 	}
 	return stdin, StartWithOutput(t, cmd)
+}
+
+// Children lists the children of a process.
+func Children(pid int) []int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var pids []int
+	for _, f := range files {
+		data, _ := os.ReadFile(f) // the thread can have ended
+		for field := range strings.FieldsSeq(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
+// AgentBelow finds the agent among the descendants of a process, by its name. It returns 0 if there is none.
+func AgentBelow(root int) int {
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", next[0])) // the process can have ended
+		if strings.TrimSpace(string(name)) == "erun-agent" {
+			return next[0]
+		}
+		next = append(next, Children(next[0])...)
+	}
+	return 0
 }
 
 // Await polls a condition whose change sends no notice to the test. It fails the test after bound.

@@ -191,7 +191,7 @@ func (j *job) watch() {
 	for {
 		guard := j.cmd.Process.Pid
 		sum := peakMemory(guard)
-		for _, pid := range childrenOf(guard) {
+		for _, pid := range testenv.Children(guard) {
 			sum += peakMemory(pid)
 		}
 		j.peak = max(j.peak, sum)
@@ -210,22 +210,6 @@ func peakMemory(pid int) int64 {
 	var kib int64
 	_, _ = fmt.Sscan(after, &kib)
 	return kib << 10
-}
-
-// childrenOf lists the children of a process.
-func childrenOf(pid int) []int {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	var pids []int
-	for _, f := range files {
-		data, _ := os.ReadFile(f) // the thread can have ended
-		for field := range strings.FieldsSeq(string(data)) {
-			var child int
-			if _, err := fmt.Sscan(field, &child); err == nil {
-				pids = append(pids, child)
-			}
-		}
-	}
-	return pids
 }
 
 // output counts the bytes written to it and keeps the last ones.

@@ -76,7 +76,7 @@ func (n *node) await(workers int) {
 // agentPID returns the process id of the guard's only child.
 func (n *node) agentPID() int {
 	n.t.Helper()
-	children := childrenOf(n.cmd.Process.Pid)
+	children := testenv.Children(n.cmd.Process.Pid)
 	if len(children) != 1 {
 		n.t.Fatalf("the guard has children %v, want one", children)
 	}
@@ -87,7 +87,7 @@ func (n *node) agentPID() int {
 func (n *node) tree() []int {
 	all := []int{n.cmd.Process.Pid}
 	for i := 0; i < len(all); i++ {
-		all = append(all, childrenOf(all[i])...)
+		all = append(all, testenv.Children(all[i])...)
 	}
 	return all
 }

@@ -162,7 +162,7 @@ func (c *Client) try(ctx context.Context, queries []query) (a answer, failed int
 	if ctx.Err() != nil {
 		return a, 0, kvstore.ContextError(ctx)
 	}
-	if !queries[len(queries)-1].op.answered() && !c.opts.unconfirmed {
+	if ops[queries[len(queries)-1].op].silent && !c.opts.unconfirmed {
 		queries = append(queries, c.confirmation())
 	}
 	l, err := c.acquire(ctx)

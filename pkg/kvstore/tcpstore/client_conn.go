@@ -100,14 +100,14 @@ func (l *clientConn) exchange(queries []query, a *answer) (failed int, err error
 	for i := range queries {
 		q := &queries[i]
 		l.out = q.append(l.out, l.protocol)
-		if !q.op.answered() && i < len(queries)-1 {
+		if ops[q.op].silent && i < len(queries)-1 {
 			continue
 		}
 		l.pending = true
 		if _, err := l.nc.Write(l.out); err != nil {
 			return first, err
 		}
-		if !q.op.answered() {
+		if ops[q.op].silent {
 			break
 		}
 		l.waiting = q.op.blocks()

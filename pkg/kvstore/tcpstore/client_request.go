@@ -21,60 +21,16 @@ type query struct {
 // keyPrefix is the prefix that torch's TCPStore puts before every key of a user.
 const keyPrefix = "/"
 
-// answered reports whether o has a reply.
-func (o op) answered() bool {
-	switch o {
-	case opValidate, opSet, opAppend, opMultiSet, opQueuePush:
-		return false
-	}
-	return true
-}
-
 // blocks reports whether the server may delay the reply to o without limit. A client of protocol 2 can cancel such an
 // o.
 func (o op) blocks() bool { return o == opWait || o == opBarrier }
 
-// verb describes o in the text of an error; keys may follow.
-func (o op) verb() string {
-	switch o {
-	case opSet, opMultiSet:
-		return "set"
-	case opCompareSet:
-		return "compare and set"
-	case opGet, opMultiGet:
-		return "get"
-	case opAdd:
-		return "add to"
-	case opCheck:
-		return "check"
-	case opWait:
-		return "wait for"
-	case opNumKeys:
-		return "count keys"
-	case opDelete:
-		return "delete"
-	case opAppend:
-		return "append to"
-	case opQueuePush:
-		return "push to queue of"
-	case opQueuePop:
-		return "pop from queue of"
-	case opQueueLen:
-		return "get queue length of"
-	case opListKeys:
-		return "list keys"
-	case opBarrier:
-		return "pass barrier of"
-	}
-	return "handshake"
-}
-
 // String describes q in the text of an error.
 func (q *query) String() string {
 	if len(q.keys) == 0 {
-		return q.op.verb()
+		return ops[q.op].verb
 	}
-	return q.op.verb() + " " + keyspace.NameKeys(slices.Clone(q.keys))
+	return ops[q.op].verb + " " + keyspace.NameKeys(slices.Clone(q.keys))
 }
 
 func (q *query) prefix() string {
@@ -87,7 +43,7 @@ func (q *query) prefix() string {
 // check returns an ErrProtocol if q does not fit into the format of p or exceeds its limits.
 func (q *query) check(p Protocol) error {
 	if _, ok := p.code(q.op); !ok {
-		return fmt.Errorf("%w: %s cannot %s", kvstore.ErrProtocol, p, q.op.verb())
+		return fmt.Errorf("%w: %s cannot %s", kvstore.ErrProtocol, p, ops[q.op].verb)
 	}
 	if len(q.keys) > maxKeys {
 		return fmt.Errorf("%w: %d keys in one request, the most is %d", kvstore.ErrProtocol, len(q.keys), maxKeys)
@@ -117,7 +73,7 @@ func (q *query) check(p Protocol) error {
 func (q *query) append(b []byte, p Protocol) []byte {
 	code, _ := p.code(q.op)
 	b = append(b, code)
-	fields, _ := q.op.layout()
+	fields := ops[q.op].layout
 	keys, values, rounds := q.keys, q.values, 1
 	if fields != "" && fields[0] == 'n' {
 		rounds, fields = len(keys), fields[1:]

@@ -134,7 +134,7 @@ func (d *decoder) begin(b byte) error {
 	}
 	d.req.reset()
 	d.req.op = o
-	d.fields, _ = o.layout()
+	d.fields = ops[o].layout
 	d.at = 1
 	return nil
 }

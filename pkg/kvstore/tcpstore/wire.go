@@ -60,27 +60,31 @@ const (
 	opBarrier
 )
 
-// layout returns the fields of o's request, or false if o is not served.
-func (o op) layout() (string, bool) {
-	switch o {
-	case opNumKeys, opCancelWait, opListKeys:
-		return "", true
-	case opValidate, opPing:
-		return "w", true
-	case opGet, opDelete, opQueuePop, opQueueLen:
-		return "k", true
-	case opSet, opAppend, opQueuePush:
-		return "kv", true
-	case opCompareSet:
-		return "kvv", true
-	case opAdd, opBarrier:
-		return "ki", true
-	case opCheck, opWait, opMultiGet:
-		return "nk", true
-	case opMultiSet:
-		return "nkv", true
-	}
-	return "", false
+// ops describes the requests that are served.
+var ops = [...]struct {
+	layout string // its fields
+	verb   string // what it does, in the text of a client's error; keys may follow
+	silent bool   // it has no reply
+}{
+	opValidate:   {"w", "handshake", true},
+	opSet:        {"kv", "set", true},
+	opCompareSet: {"kvv", "compare and set", false},
+	opGet:        {"k", "get", false},
+	opAdd:        {"ki", "add to", false},
+	opCheck:      {"nk", "check", false},
+	opWait:       {"nk", "wait for", false},
+	opNumKeys:    {"", "count keys", false},
+	opDelete:     {"k", "delete", false},
+	opAppend:     {"kv", "append to", true},
+	opMultiGet:   {"nk", "get", false},
+	opMultiSet:   {"nkv", "set", true},
+	opCancelWait: {"", "handshake", false},
+	opPing:       {"w", "handshake", false},
+	opQueuePush:  {"kv", "push to queue of", true},
+	opQueuePop:   {"k", "pop from queue of", false},
+	opQueueLen:   {"k", "get queue length of", false},
+	opListKeys:   {"", "list keys", false},
+	opBarrier:    {"ki", "pass barrier of", false},
 }
 
 // Protocol is a version of the wire protocol.
@@ -118,8 +122,7 @@ func (p Protocol) op(b byte) (op, bool) {
 			return 0, false
 		}
 	}
-	_, ok := o.layout()
-	return o, ok
+	return o, int(o) < len(ops)
 }
 
 // code is the inverse of op: it returns the op byte of o in p, or false if p lacks it.

@@ -3,10 +3,10 @@ package backends
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -15,20 +15,8 @@ import (
 func TestExitNotice(t *testing.T) {
 	s := coord.NewServer(coord.ServerOptions{Secret: []byte("secret"), RunID: "r"})
 	t.Cleanup(func() { _ = s.Close() })
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for c, err := ln.Accept(); err == nil; c, err = ln.Accept() {
-			s.ServeConn(c)
-		}
-	}()
-	t.Cleanup(func() { ln.Close(); <-done })
 	agent, err := coord.Dial(t.Context(), coord.DialOptions{
-		Addr: ln.Addr().String(), Secret: []byte("secret"), RunID: "r", TTL: time.Hour,
+		Addr: testenv.Serve(t, s.ServeConn), Secret: []byte("secret"), RunID: "r", TTL: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

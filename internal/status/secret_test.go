@@ -3,13 +3,14 @@ package status
 import (
 	"context"
 	"errors"
-	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/internal/jobs"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -22,27 +23,8 @@ const drawn = "0123456789abcdef"
 func storeWithSecret(t *testing.T) int {
 	t.Helper()
 	server := coord.NewServer(coord.ServerOptions{Secret: []byte(drawn), Logger: zerolog.Nop()})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server.ServeConn(c)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		_ = server.Close()
-		<-ended
-	})
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { _ = server.Close() })
+	return int(netip.MustParseAddrPort(testenv.Serve(t, server.ServeConn)).Port())
 }
 
 // launcherWithSecret registers a launcher of the run that knows the secret.

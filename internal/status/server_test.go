@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -229,26 +228,11 @@ func TestServerIsBounded(t *testing.T) {
 
 func TestFetchOfOthers(t *testing.T) {
 	answers := func(text string) string {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
+		return testenv.Serve(t, func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 1024))
 			_, _ = io.WriteString(c, text)
 			_ = c.Close()
-		}()
-		t.Cleanup(func() {
-			_ = l.Close()
-			<-done
 		})
-		return l.Addr().String()
 	}
 	for _, tt := range []struct{ addr, want string }{
 		{fmt.Sprint("127.0.0.1:", testenv.FreePort(t)), "nothing listens there"},
@@ -271,21 +255,10 @@ func TestFetchOfOthers(t *testing.T) {
 // A server that closes a connection before it gets the request is one that has ended, whatever package http sees first.
 func TestServerEndsBeforeTheRequest(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	closed := make(chan struct{})
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_ = c.Close()
-			closed <- struct{}{}
-		}
+	addr := testenv.Serve(t, func(c net.Conn) {
+		_ = c.Close()
+		closed <- struct{}{}
 	})
 	for range 100 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://launcher/stop", strings.NewReader("me"))
@@ -293,7 +266,7 @@ func TestServerEndsBeforeTheRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = roundTrip(req, func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, err := new(net.Dialer).DialContext(ctx, "tcp", l.Addr().String())
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 			<-closed
 			return c, err
 		})
@@ -301,6 +274,4 @@ func TestServerEndsBeforeTheRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_ = l.Close()
-	serving.Wait()
 }

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
@@ -88,30 +89,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// listen calls handle for each connection until the test ends.
+// listen calls handle for each connection until the test ends, and then closes the connection.
 func listen(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			handle(nc)
-			nc.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-done
+	return testenv.Serve(t, func(nc net.Conn) {
+		handle(nc)
+		nc.Close()
 	})
-	return l.Addr().String()
 }
 
 // TestObstacles connects to servers that are not stores.

@@ -256,7 +256,7 @@ func TestDiskFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, DialOptions{Addr: serve(t, s, "127.0.0.1:0"), TTL: 5 * time.Second})
+	c := dial(t, DialOptions{Addr: serve(t, s), TTL: 5 * time.Second})
 	l, err := s.Local()
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestKilledStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := serve(t, s, "127.0.0.1:0")
+	addr := serve(t, s)
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
 	report := func(a acknowledged) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
@@ -23,33 +24,14 @@ const testTimeout = time.Minute
 func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	t.Helper()
 	s := NewServer(opts)
-	return s, serve(t, s, "127.0.0.1:0")
+	return s, serve(t, s)
 }
 
-// serve lets s serve connections to addr until the test ends. It returns the address.
-func serve(t testing.TB, s *Server, addr string) string {
+// serve lets s serve connections until the test ends. It returns the address.
+func serve(t testing.TB, s *Server) string {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.ServeConn(nc)
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-done
-		_ = s.Close()
-	})
-	return l.Addr().String()
+	t.Cleanup(func() { _ = s.Close() })
+	return testenv.Serve(t, s.ServeConn)
 }
 
 // dial returns a client that is closed when the test ends.

@@ -5,31 +5,19 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // slowStore returns another address of a store, whose answers arrive later by delay. A member that uses it reads a
 // change from the store later than other members. So it knows a change immediately only if a member has notified it.
 func slowStore(t *testing.T, store string, delay time.Duration) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			member, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { relaySlowly(member, store, delay) })
-		}
+	t.Cleanup(running.Wait) // the members have closed their connections
+	return testenv.Serve(t, func(member net.Conn) {
+		running.Go(func() { relaySlowly(member, store, delay) })
 	})
-	t.Cleanup(func() { // the members have closed their connections
-		ln.Close()
-		running.Wait()
-	})
-	return ln.Addr().String()
 }
 
 // relaySlowly relays one connection until either end closes it.

@@ -1,7 +1,9 @@
 package testenv
 
 import (
+	"net"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -37,4 +39,28 @@ func FreePort(t testing.TB) int {
 		t.Fatal(os.NewSyscallError("getsockname", err))
 	}
 	return addr.(*unix.SockaddrInet4).Port
+}
+
+// Serve calls handle for each connection to the returned address, for one after another, until the test ends.
+func Serve(t testing.TB, handle func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			handle(nc)
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
 }

@@ -134,17 +134,23 @@ func (env *testEnv) open() coord.Store {
 	if env.TTL == 0 {
 		return s
 	}
-	ctx, cancel := context.WithCancel(env.Context())
+	KeepAlive(env, s)
+	return s
+}
+
+// KeepAlive keeps a session alive until the test ends.
+func KeepAlive(t testing.TB, s coord.Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		keepAliveUntil(ctx, s)
 	}()
-	env.Cleanup(func() {
+	t.Cleanup(func() {
 		cancel()
 		<-ended
 	})
-	return s
 }
 
 // keepAliveUntil keeps a session alive until ctx ends or the session is lost.

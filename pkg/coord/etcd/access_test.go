@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/coordtest"
 )
 
 // TestTLS opens a store of a server that requires client certificates, with correct and wrong settings.
@@ -181,7 +182,7 @@ func TestTokens(t *testing.T) {
 	endpoint := startEtcd(t, "--auth-token-ttl=1", "--bcrypt-cost=4").client
 	protect(t, endpoint)
 	s := openLinked(t, endpoint, Options{User: "job", Password: "secret", TTL: 6 * time.Second})
-	keepAliveUntilEnd(t, s)
+	coordtest.KeepAlive(t, s)
 	f := followWatch(t, s, "")
 	f.await(map[string]string{})
 	root, err := clientv3.New(clientv3.Config{

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/coordtest"
 )
 
 // follower is a watch whose state a test waits for.
@@ -84,32 +85,6 @@ func (f *follower) await(want map[string]string) {
 	}
 }
 
-// keepAliveUntilEnd keeps a session alive until the test ends.
-func keepAliveUntilEnd(t testing.TB, s coord.Store) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticks := time.NewTicker(s.TTL() / 6)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.Lost():
-				return
-			case <-ticks.C:
-				s.KeepAlive(ctx)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-}
-
 // mustCommit repeats an idempotent commit until the store has applied it.
 func mustCommit(t testing.TB, s coord.Store, ops ...coord.Op) {
 	t.Helper()
@@ -138,7 +113,7 @@ func TestRestart(t *testing.T) {
 	c := startDebian(t, 1)[0]
 	waitReady(t, c)
 	s := open(t, Options{Endpoints: []string{c.client}, TTL: 30 * time.Second, OpTimeout: 3 * time.Second})
-	keepAliveUntilEnd(t, s)
+	coordtest.KeepAlive(t, s)
 	f := followWatch(t, s, "")
 	mustCommit(t, s, owned("own", "1"), put("plain", "1"))
 	f.await(map[string]string{"own": "1", "plain": "1"})
@@ -239,7 +214,7 @@ func TestLeaderLost(t *testing.T) {
 		endpoints = append(endpoints, m.client)
 	}
 	s := open(t, Options{Endpoints: endpoints, TTL: 30 * time.Second, OpTimeout: 2 * time.Second})
-	keepAliveUntilEnd(t, s)
+	coordtest.KeepAlive(t, s)
 	var followers []*follower // on several members, by the client's round robin
 	for range 4 {
 		followers = append(followers, followWatch(t, s, ""))
@@ -347,7 +322,7 @@ func TestSlow(t *testing.T) {
 	endpoint, prefix := shared.endpoint(t), rand.Text()
 	s := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
 	delay := func(d time.Duration) { s.link.set(func() { s.link.delay = d }) }
-	keepAliveUntilEnd(t, s)
+	coordtest.KeepAlive(t, s)
 	delay(200 * time.Millisecond)
 	f := followWatch(t, s, "")
 	for i := range 3 {

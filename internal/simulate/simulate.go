@@ -127,89 +127,49 @@ func Run(ctx context.Context, o Options, command []string) (result Result, err e
 	return j.result, err
 }
 
+// event is something that happens to agents of the job.
+type event struct {
+	name   string
+	verb   verb
+	agents int
+}
+
 // run runs the steps.
 func (j *job) run(ctx context.Context) error {
 	o := j.opts
-	steps := []func(context.Context) error{j.begin}
+	events := []event{{"joined and ranked", verbJoin, o.Agents}}
 	for range o.Rounds {
 		if o.FailAfter != nil {
-			steps = append(steps, j.failWorker)
+			events = append(events, event{"had a worker fail", verbFail, 1})
 		}
-		for _, s := range []struct {
-			count int
-			step  func(context.Context) error
-		}{{o.Kill, j.kill}, {o.Leave, j.leave}, {o.Cut, j.cut}, {o.Join, j.join}} {
-			if s.count > 0 {
-				steps = append(steps, s.step)
-			}
-		}
+		events = append(events, event{"vanished", verbKill, o.Kill}, event{"left", verbLeave, o.Leave},
+			event{"fell silent", verbCut, o.Cut}, event{"came late", verbJoin, o.Join})
 	}
-	for _, step := range append(steps, j.finish) {
-		if err := step(ctx); err != nil {
+	for _, e := range events {
+		if e.agents == 0 {
+			continue
+		}
+		if err := j.step(ctx, e); err != nil {
 			return err
 		}
 	}
-	return nil
+	return j.finish(ctx)
 }
 
-func (j *job) begin(ctx context.Context) error {
-	return j.step(ctx, "joined and ranked", j.opts.Agents, j.enter)
-}
-
-func (j *job) join(ctx context.Context) error {
-	return j.step(ctx, "came late", j.opts.Join, j.enter)
-}
-
-// enter orders the agents of a step to start.
-func (j *job) enter(s *Step) (order, func() error) {
-	from := j.joined
-	j.joined += s.Agents
-	j.live += s.Agents
-	return order{Verb: verbJoin, Agents: sequence(from, j.joined)}, nil
-}
-
-func (j *job) failWorker(ctx context.Context) error {
-	select {
-	case <-time.After(*j.opts.FailAfter):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// prepare returns the order for a step, to new agents or to nodes of the round.
+func (j *job) prepare(v verb, s *Step) order {
+	switch v {
+	case verbJoin:
+		from := j.joined
+		j.joined += s.Agents
+		j.live += s.Agents
+		return order{Verb: v, Agents: sequence(from, j.joined)}
+	case verbFail:
+		return order{Verb: v, Agents: j.victims(s)}
 	}
-	return j.step(ctx, "had a worker fail", 1, func(s *Step) (order, func() error) {
-		return order{Verb: verbFail, Agents: j.victims(s)}, nil
-	})
-}
-
-func (j *job) kill(ctx context.Context) error {
-	return j.lose(ctx, "vanished", verbKill, j.opts.Kill)
-}
-
-func (j *job) leave(ctx context.Context) error {
-	return j.lose(ctx, "left", verbLeave, j.opts.Leave)
-}
-
-func (j *job) cut(ctx context.Context) error {
-	return j.lose(ctx, "fell silent", verbCut, j.opts.Cut)
-}
-
-// lose takes agents out of the round. Agents that are cut off must stop their workers by themselves before the other
-// agents start a new round.
-func (j *job) lose(ctx context.Context, name string, v verb, count int) error {
-	return j.step(ctx, name, count, func(s *Step) (order, func() error) {
-		victims, round := j.victims(s), j.round
-		j.live -= s.Agents
-		check := func() error {
-			for _, v := range victims {
-				if !j.checker.hasStopped(v, round) {
-					return fmt.Errorf("agent %d was cut off, and its workers of round %d still ran in round %d", v, round, s.Round)
-				}
-			}
-			return nil
-		}
-		if v != verbCut {
-			check = nil
-		}
-		return order{Verb: v, Agents: victims}, check
-	})
+	victims := j.victims(s)
+	j.live -= s.Agents
+	return order{Verb: v, Agents: victims}
 }
 
 // order sends an order to the agents.
@@ -229,28 +189,33 @@ func (j *job) victims(s *Step) []int {
 	return members[:s.Agents]
 }
 
-// step sends an order and waits until every agent that can be in the next round is in it. It then calls check, unless
-// it is nil.
-func (j *job) step(ctx context.Context, name string, agents int,
-	prepare func(*Step) (o order, check func() error),
-) error {
-	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
+// step sends an order and waits until every agent that can be in the next round is in it.
+func (j *job) step(ctx context.Context, e event) error {
+	if e.verb == verbFail {
+		select {
+		case <-time.After(*j.opts.FailAfter):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	s := Step{Name: e.name, Agents: e.agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before := j.store.access.Stats()
-	o, check := prepare(&s)
+	o := j.prepare(e.verb, &s)
 	want := min(j.live, j.opts.Max)
 	ctx, cancel := context.WithTimeoutCause(ctx, j.opts.Timeout, fmt.Errorf(
-		"%w: %d agents %s, and %v later no round of %d nodes had begun", rdzv.ErrTimeout, agents, name, j.opts.Timeout, want))
+		"%w: %d agents %s, and %v later no round of %d nodes had begun", rdzv.ErrTimeout, e.agents, e.name, j.opts.Timeout,
+		want))
 	defer cancel()
 	round, began := j.round, time.Now()
 	if err := j.order(ctx, o); err != nil {
 		return err
 	}
-	full := o.Verb == verbJoin && s.Nodes == j.opts.Max // the new agents are spares
+	full := e.verb == verbJoin && s.Nodes == j.opts.Max // the new agents are spares
 	for !full && (s.Round == round || s.Nodes != want) {
 		if err := j.receive(ctx); err != nil {
 			return err
 		}
-		if s.Stopped == 0 && j.checker.stops(round) >= s.Nodes-1 && o.Verb == verbFail {
+		if s.Stopped == 0 && j.checker.stops(round) >= s.Nodes-1 && e.verb == verbFail {
 			s.Stopped = time.Since(began).Seconds()
 		}
 		if latest := j.checker.complete; latest > s.Round {
@@ -260,8 +225,14 @@ func (j *job) step(ctx context.Context, name string, agents int,
 	s.Seconds = time.Since(began).Seconds()
 	j.round = s.Round
 	j.note(s, before)
-	if check != nil {
-		return check()
+	if e.verb != verbCut {
+		return nil
+	}
+	// Agents that are cut off must stop their workers by themselves before the other agents start a new round.
+	for _, n := range o.Agents {
+		if !j.checker.hasStopped(n, round) {
+			return fmt.Errorf("agent %d was cut off, and its workers of round %d still ran in round %d", n, round, s.Round)
+		}
 	}
 	return nil
 }

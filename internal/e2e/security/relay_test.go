@@ -2,18 +2,15 @@ package security
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // wire is a listener between clients and a store. It records the bytes of each direction of each connection.
@@ -149,17 +146,8 @@ func byteRelay(t testing.TB, addr string, change func(toStore bool) func([]byte)
 // serverTLS returns the configuration of a peer in a store's place.
 func serverTLS(t testing.TB) *tls.Config {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{testenv.NewAuthority(t, "fake").Pair(t, "fake store")},
 	}
 }
 

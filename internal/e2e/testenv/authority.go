@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -58,6 +59,16 @@ func (a *Authority) Issue(t testing.TB, name string, hosts ...string) (cert, key
 		}
 	})
 	return cert, key
+}
+
+// Pair returns a certificate for local servers, with its key.
+func (a *Authority) Pair(t testing.TB, name string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.Issue(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
 }
 
 // IssueAt writes a certificate and its key to these files. change changes what is signed.

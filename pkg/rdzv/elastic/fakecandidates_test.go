@@ -3,13 +3,8 @@ package elastic
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"io"
-	"math/big"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -17,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -26,18 +22,9 @@ const storePreamble = "\xe5elrun\r\n\x00\x03"
 // stallAfterTLS returns a fake store that completes the TLS handshake, reads reads bytes and says nothing.
 func stallAfterTLS(t *testing.T, reads int) func(net.Conn) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		Certificates: []tls.Certificate{testenv.NewAuthority(t, "fake").Pair(t, "fake store")},
 	}
 	return func(nc net.Conn) {
 		defer nc.Close()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,22 @@ func (h *Host) Command(ctx context.Context, program string, args ...string) *exe
 
 // entering returns the argument that identifies a command which has not entered the namespace yet.
 func (h *Host) entering() string { return "--net=" + filepath.Join(namespaceDir, h.namespace) }
+
+// Reinstall turns an idle host into another machine, with a new name, a new address and new files in /etc, such as
+// "hosts" and "resolv.conf". It does not change the hosts files of the other hosts.
+func (h *Host) Reinstall(name, addr string, etc map[string]string) {
+	h.lab.t.Helper()
+	if running := h.Processes(); len(running) > 0 {
+		h.lab.t.Fatalf("cannot reinstall %s while it runs %s", h.Name, running[0])
+	}
+	files := map[string]string{"hostname": name + "\n"}
+	maps.Copy(files, etc)
+	if err := h.write(files); err != nil {
+		h.lab.t.Fatal(err)
+	}
+	h.lab.ip(h.namespace, "addr flush dev eth0", "addr add "+addr+"/24 dev eth0")
+	h.Name, h.Addr = name, addr
+}
 
 // PowerOff cuts the cable and kills everything on the host. It returns when no process is left. Heal connects the cable
 // again.

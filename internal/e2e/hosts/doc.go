@@ -7,6 +7,5 @@
 // in /run/netns change, which contain the test's process id. The test's cleanup kills everything on the hosts and
 // removes the namespaces. The next test removes what a killed test has left.
 //
-// Commands may run concurrently. Every other method is for the goroutine of the test. On an error it fails the test,
-// except Host.Delay, which returns the error.
+// Commands may run concurrently. Every other method is for the goroutine of the test. On an error it fails the test.
 package hosts

@@ -3,7 +3,6 @@ package hosts
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -90,25 +89,10 @@ func (h *Host) Cut() {
 	h.lab.ip(h.lab.prefix+switchName, "link set "+h.port+" down")
 }
 
-// Heal connects the cable to the main bridge again, and undoes Cut, Partition and Delay.
+// Heal connects the cable to the main bridge again, and undoes Cut and Partition.
 func (h *Host) Heal() {
 	h.lab.t.Helper()
 	h.lab.ip(h.lab.prefix+switchName, "link set "+h.port+" master "+mainBridge+" up")
-	_, _ = run("", "tc", "-netns", h.namespace, "qdisc", "delete", "dev", "eth0", "root") // fails if there is no delay
-}
-
-// ErrNoDelay means that the kernel lacks netem, which delays and drops packets.
-var ErrNoDelay = errors.New("the kernel has no netem")
-
-// Delay delays each packet from the host by d, and drops the share loss of them, from 0 to 1. It returns ErrNoDelay if
-// the kernel lacks netem.
-func (h *Host) Delay(d time.Duration, loss float64) error {
-	_, err := run("", "tc", "-netns", h.namespace, "qdisc", "replace", "dev", "eth0", "root", "netem",
-		"delay", fmt.Sprintf("%dus", d.Microseconds()), "loss", fmt.Sprintf("%.3f%%", 100*loss))
-	if err != nil && strings.Contains(err.Error(), "qdisc kind is unknown") {
-		return ErrNoDelay
-	}
-	return err
 }
 
 // Process is a process on a host.

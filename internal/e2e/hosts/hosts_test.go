@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -139,22 +138,6 @@ func TestCables(t *testing.T) {
 	check("node2 has a firewall", "013", "013", "0123", "013")
 	l.Hosts[2].Unblock()
 	check("in the end", all...)
-}
-
-func TestDelay(t *testing.T) {
-	l := New(t, 2)
-	if err := l.Hosts[0].Delay(100*time.Millisecond, 0); errors.Is(err, ErrNoDelay) {
-		t.Logf("not tried: %v", err)
-		return
-	} else if err != nil {
-		t.Fatal(err)
-	}
-	listen(t, l)
-	begin := time.Now()
-	output(t, l.Hosts[1], "exec bash -c '>/dev/tcp/node0/8000'")
-	if took := time.Since(begin); took < 100*time.Millisecond {
-		t.Errorf("a connection took %v, less than the delay", took)
-	}
 }
 
 // startProcessTree starts a process on a host, one of whose children is in a session of its own.

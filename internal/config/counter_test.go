@@ -7,16 +7,14 @@ type machine struct {
 	err              error
 }
 
-func (m machine) CPUs() (int, error) { return m.cpus, nil }
-func (m machine) GPUs() (int, error) { return m.gpus, m.err }
-func (m machine) XPUs() (int, error) { return m.xpus, m.err }
-
-func (m machine) Accelerators() (int, error) {
-	if m.integrated {
+func (m machine) Count(kind string) (int, error) {
+	switch {
+	case kind == "cpu":
+		return m.cpus, nil
+	case kind == "auto" && m.integrated:
 		return 0, m.err
+	case kind == "xpu", kind == "auto" && m.gpus == 0:
+		return m.xpus, m.err
 	}
-	if m.gpus > 0 {
-		return m.gpus, m.err
-	}
-	return m.xpus, m.err
+	return m.gpus, m.err
 }

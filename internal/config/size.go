@@ -64,28 +64,23 @@ func parseNodes(s string) (nodeRange, error) {
 
 // Counter counts the devices of this machine for --nproc-per-node.
 type Counter interface {
-	// CPUs returns the number of CPUs that this process may use.
-	CPUs() (int, error)
-	// GPUs returns the number of GPUs that torch.cuda would see in workers, NVIDIA's or AMD's. It may be 0.
-	GPUs() (int, error)
-	// XPUs returns the number of GPUs that torch.xpu would see in workers, Intel's. It may be 0.
-	XPUs() (int, error)
-	// Accelerators returns the number of devices that torch.accelerator would use in workers. Integrated GPUs of AMD and
-	// Intel do not count. It may be 0.
-	Accelerators() (int, error)
+	// Count returns the number of devices of a kind, a word that the flag accepts: cpu are the CPUs that this process may
+	// use, gpu the GPUs that torch.cuda would see in workers, NVIDIA's or AMD's, and xpu those that torch.xpu would see,
+	// Intel's. auto are the devices that torch.accelerator would use, where integrated GPUs of AMD and Intel do not count.
+	Count(kind string) (int, error)
 }
 
 // readProcs turns --nproc-per-node into a number of workers.
 func readProcs(r *reader, counter Counter) int {
 	const name = "nproc-per-node"
 	return read(r, name, func(s string) (int, error) {
-		switch strings.TrimSpace(s) {
+		switch kind := strings.TrimSpace(s); kind {
 		case "cpu":
 			return countCPUs(counter)
 		case "gpu", "xpu":
-			return countGPUs(counter, strings.TrimSpace(s))
+			return countGPUs(counter, kind)
 		case "auto":
-			n, err := counter.Accelerators()
+			n, err := counter.Count(kind)
 			if err != nil {
 				r.warn(name, "cannot count the GPUs, so the number of CPUs is used: "+err.Error())
 			}
@@ -107,26 +102,26 @@ func readProcs(r *reader, counter Counter) int {
 
 // countGPUs counts the devices of torch.cuda (gpu) or torch.xpu (xpu).
 func countGPUs(counter Counter, kind string) (int, error) {
-	count, other, makers, others := counter.GPUs, counter.XPUs, "NVIDIA or AMD", "xpu"
+	other, makers := "xpu", "NVIDIA or AMD"
 	if kind == "xpu" {
-		count, other, makers, others = counter.XPUs, counter.GPUs, "Intel", "gpu"
+		other, makers = "gpu", "Intel"
 	}
-	n, err := count()
+	n, err := counter.Count(kind)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("cannot count the GPUs (%w): give a number", err)
 	case n > 0:
 		return n, nil
 	}
-	if n, err := other(); err == nil && n > 0 {
+	if n, err := counter.Count(other); err == nil && n > 0 {
 		return 0, fmt.Errorf("there is no GPU of %s on this machine: give %s for the GPUs that there are, or a number",
-			makers, others)
+			makers, other)
 	}
 	return 0, errors.New("there is no GPU on this machine: give a number, or cpu")
 }
 
 func countCPUs(counter Counter) (int, error) {
-	n, err := counter.CPUs()
+	n, err := counter.Count("cpu")
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the CPUs (%w): give a number", err)
 	}

@@ -15,17 +15,16 @@ import (
 // GPUKind returns the kind of GPUs that workers use: the kind that --nproc-per-node names, or any kind.
 func GPUKind(cfg *config.Config) topology.Kind {
 	for _, s := range cfg.Settings {
-		if s.Name != "nproc-per-node" {
-			continue
-		}
-		switch strings.TrimSpace(s.Value) {
-		case "gpu":
-			return topology.CUDAGPU
-		case "xpu":
-			return topology.XPU
+		if s.Name == "nproc-per-node" {
+			return kindOf(strings.TrimSpace(s.Value))
 		}
 	}
 	return topology.AnyGPU
+}
+
+// kindOf returns the kind of GPUs that a value of --nproc-per-node names, or any kind.
+func kindOf(value string) topology.Kind {
+	return map[string]topology.Kind{"gpu": topology.CUDAGPU, "xpu": topology.XPU}[value]
 }
 
 // virtualDevices checks whether --virtual-local-rank can give every worker a device of its own. On a machine with Intel

@@ -9,20 +9,12 @@ import (
 // Machine implements config.Counter for this machine.
 type Machine struct{}
 
-// CPUs implements config.Counter.
-func (Machine) CPUs() (int, error) { return topology.CPUs(), nil }
-
-// GPUs implements config.Counter.
-func (Machine) GPUs() (int, error) { return countGPUs(topology.CUDAGPU) }
-
-// XPUs implements config.Counter.
-func (Machine) XPUs() (int, error) { return countGPUs(topology.XPU) }
-
-// Accelerators implements config.Counter.
-func (Machine) Accelerators() (int, error) { return countGPUs(topology.AnyGPU) }
-
-func countGPUs(kind topology.Kind) (int, error) {
-	gpus, err := topology.GPUs(context.Background(), topology.GPUOptions{Kind: kind})
+// Count implements config.Counter.
+func (Machine) Count(kind string) (int, error) {
+	if kind == "cpu" {
+		return topology.CPUs(), nil
+	}
+	gpus, err := topology.GPUs(context.Background(), topology.GPUOptions{Kind: kindOf(kind)})
 	return len(gpus), err
 }
 
@@ -30,14 +22,5 @@ func countGPUs(kind topology.Kind) (int, error) {
 // each kind.
 type UnknownMachine struct{}
 
-// CPUs implements config.Counter.
-func (UnknownMachine) CPUs() (int, error) { return 1, nil }
-
-// GPUs implements config.Counter.
-func (UnknownMachine) GPUs() (int, error) { return 1, nil }
-
-// XPUs implements config.Counter.
-func (UnknownMachine) XPUs() (int, error) { return 1, nil }
-
-// Accelerators implements config.Counter.
-func (UnknownMachine) Accelerators() (int, error) { return 1, nil }
+// Count implements config.Counter.
+func (UnknownMachine) Count(string) (int, error) { return 1, nil }

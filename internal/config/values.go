@@ -191,19 +191,13 @@ func parseGlobalRanks(s string) (workerlog.RankSet, error) {
 
 // parseLevel reads a log level by its name in Python or zerolog, in any case.
 func parseLevel(s string) (zerolog.Level, error) {
-	switch strings.ToLower(s) {
-	case "trace", "notset":
-		return zerolog.TraceLevel, nil
-	case "debug":
-		return zerolog.DebugLevel, nil
-	case "info":
-		return zerolog.InfoLevel, nil
-	case "warning", "warn":
-		return zerolog.WarnLevel, nil
-	case "error":
-		return zerolog.ErrorLevel, nil
-	case "critical", "fatal":
-		return zerolog.FatalLevel, nil
+	level, known := map[string]zerolog.Level{
+		"trace": zerolog.TraceLevel, "notset": zerolog.TraceLevel, "debug": zerolog.DebugLevel, "info": zerolog.InfoLevel,
+		"warning": zerolog.WarnLevel, "warn": zerolog.WarnLevel, "error": zerolog.ErrorLevel,
+		"critical": zerolog.FatalLevel, "fatal": zerolog.FatalLevel,
+	}[strings.ToLower(s)]
+	if !known {
+		return 0, errors.New("must be one of trace, debug, info, warning, error, critical")
 	}
-	return 0, errors.New("must be one of trace, debug, info, warning, error, critical")
+	return level, nil
 }

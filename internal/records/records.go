@@ -194,31 +194,15 @@ func readStart(path string) []byte {
 
 // errorName returns the name that error files have in place of torchrun's exception type.
 func errorName(reason exitcode.Reason) string {
-	switch reason {
-	case exitcode.ReasonUsage:
-		return "UsageError"
-	case exitcode.ReasonRendezvous:
-		return "RendezvousError"
-	case exitcode.ReasonClosed:
-		return "ClosedError"
-	case exitcode.ReasonNodeLost:
-		return "NodeLostError"
-	case exitcode.ReasonSignal:
-		return "SignalException"
-	case exitcode.ReasonFinished:
-		return "FinishedError"
-	case exitcode.ReasonPreempted:
-		return "PreemptedError"
-	case exitcode.ReasonStuck:
-		return "StuckError"
-	case exitcode.ReasonPreflight:
-		return "PreflightError"
-	case exitcode.ReasonOutput:
-		return "OutputError"
-	case exitcode.ReasonWorkerFailed, exitcode.ReasonWorkerKilled, exitcode.ReasonHang, exitcode.ReasonStopRequested,
-		exitcode.ReasonFinalCode, exitcode.ReasonSameFailure, exitcode.ReasonNoProgress: // it is not known which worker
-		return "ChildFailedError"
-	default:
-		return "InternalError"
-	}
+	const worker = "ChildFailedError" // it is not known which one
+	return cmp.Or(map[exitcode.Reason]string{
+		exitcode.ReasonUsage: "UsageError", exitcode.ReasonRendezvous: "RendezvousError",
+		exitcode.ReasonClosed: "ClosedError", exitcode.ReasonNodeLost: "NodeLostError",
+		exitcode.ReasonSignal: "SignalException", exitcode.ReasonFinished: "FinishedError",
+		exitcode.ReasonPreempted: "PreemptedError", exitcode.ReasonStuck: "StuckError",
+		exitcode.ReasonPreflight: "PreflightError", exitcode.ReasonOutput: "OutputError",
+		exitcode.ReasonWorkerFailed: worker, exitcode.ReasonWorkerKilled: worker, exitcode.ReasonHang: worker,
+		exitcode.ReasonStopRequested: worker, exitcode.ReasonFinalCode: worker, exitcode.ReasonSameFailure: worker,
+		exitcode.ReasonNoProgress: worker,
+	}[reason], "InternalError")
 }

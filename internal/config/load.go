@@ -19,33 +19,26 @@ import (
 //
 // Its errors are ErrHelp, ErrVersion, *CompletionRequest and *UsageError.
 func Load(args []string, counter Counter) (*Config, error) {
-	p := argParser{flags: Flags(), hint: launchHint}
-	line, err := p.split(args)
-	if err != nil {
-		return nil, err
-	}
-	from, err := thisProcess(launchArgs(args, line.command), counter)
-	if err != nil {
-		return nil, err
-	}
-	return loadLine(p.flags, line, from)
+	c, _, err := loadLaunch(args, counter, false)
+	return c, err
 }
 
 // LoadExplain resolves the arguments of elasticrun explain: those of a launch, and --json before the script. In all
 // else it works like Load.
 func LoadExplain(args []string, counter Counter) (c *Config, asJSON bool, err error) {
-	return loadWithJSON(args, counter, false)
+	return loadLaunch(args, counter, false, jsonFlag)
 }
 
 // LoadDoctor resolves the arguments of elasticrun doctor. It works like LoadExplain, but the script may be missing;
 // then Script is empty.
 func LoadDoctor(args []string, counter Counter) (c *Config, asJSON bool, err error) {
-	return loadWithJSON(args, counter, true)
+	return loadLaunch(args, counter, true, jsonFlag)
 }
 
-func loadWithJSON(args []string, counter Counter, noScript bool) (*Config, bool, error) {
+// loadLaunch resolves a command line with the flags of a launch, and with more: those that a command has besides.
+func loadLaunch(args []string, counter Counter, noScript bool, more ...Flag) (c *Config, asJSON bool, err error) {
 	flags := Flags()
-	p := argParser{flags: append(slices.Clip(flags), jsonFlag), hint: launchHint}
+	p := argParser{flags: append(slices.Clip(flags), more...), hint: launchHint}
 	line, err := p.split(args)
 	if err != nil {
 		return nil, false, err
@@ -57,7 +50,7 @@ func loadWithJSON(args []string, counter Counter, noScript bool) (*Config, bool,
 		return nil, false, err
 	}
 	from.noScript = noScript
-	c, err := loadLine(flags, line, from)
+	c, err = loadLine(flags, line, from)
 	return c, len(line.options) < all, err
 }
 
@@ -126,8 +119,8 @@ func loadLine(flags []Flag, line commandLine, from surroundings) (*Config, error
 }
 
 // readFlagsOnly parses the arguments of a subcommand that takes flags only, and merges them with the environment and,
-// if file is set, with the config file.
-func readFlagsOnly(name string, flags []Flag, args []string, file bool) (*reader, error) {
+// if the command has --config, with the config file.
+func readFlagsOnly(name string, flags []Flag, args []string) (*reader, error) {
 	p := argParser{flags: flags, hint: "elasticrun " + name + " --help lists them"}
 	line, err := p.split(args)
 	if err != nil {
@@ -141,15 +134,8 @@ func readFlagsOnly(name string, flags []Flag, args []string, file bool) (*reader
 		}
 		return nil, &UsageError{Where: word, Problem: fmt.Sprintf("elasticrun %s takes flags only; %s", name, instead)}
 	}
-	if file {
-		settings, _, err := gather(flags, line.options)
-		return newReader(flags, settings), err
-	}
-	l, err := newLayers(flags, line.options)
-	if err != nil {
-		return nil, err
-	}
-	return newReader(flags, l.settings()), nil
+	settings, _, err := gather(flags, line.options)
+	return newReader(flags, settings), err
 }
 
 // flagSet returns a table as pflag flags. All flags but the switches are text, because values are interpreted after the
@@ -170,13 +156,16 @@ func flagSet(flags []Flag) *pflag.FlagSet {
 }
 
 // gather merges command line, environment, config file and defaults. It returns one setting for each of the flags, in
-// their order, and the path of the config file.
+// their order, and the path of the config file. A table without --config has no config file.
 func gather(flags []Flag, options []string) ([]Setting, string, error) {
 	l, err := newLayers(flags, options)
 	if err != nil {
 		return nil, "", err
 	}
-	named, _ := findFlag(l.flags, "config")
+	named, ok := findFlag(flags, "config")
+	if !ok {
+		return l.settings(), "", nil
+	}
 	file, err := findConfigFile(l.setting(named))
 	if err != nil {
 		return nil, "", err

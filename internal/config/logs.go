@@ -142,10 +142,7 @@ func LoadLogs(args []string) (*Logs, error) {
 	if c.List {
 		c.checkList(r)
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return c, nil
+	return c, r.err
 }
 
 // checkList refuses what selects lines of a run beside --list.

@@ -11,7 +11,7 @@ func psFlags() []Flag { return withJSON("ps") }
 
 // LoadPS resolves the arguments of elasticrun ps. Its errors are ErrHelp and *UsageError.
 func LoadPS(args []string) (*PS, error) {
-	r, err := readFlagsOnly("ps", psFlags(), args, false)
+	r, err := readFlagsOnly("ps", psFlags(), args)
 	if err != nil {
 		return nil, err
 	}

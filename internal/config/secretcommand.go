@@ -20,7 +20,7 @@ func secretFlags() []Flag { return commandFlags("secret", inherit("help")) }
 
 // LoadSecret checks the arguments of elasticrun secret, which takes none. Its errors are ErrHelp and *UsageError.
 func LoadSecret(args []string) error {
-	_, err := readFlagsOnly("secret", secretFlags(), args, false)
+	_, err := readFlagsOnly("secret", secretFlags(), args)
 	return err
 }
 

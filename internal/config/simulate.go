@@ -117,7 +117,7 @@ func parseVoters(s string) (int, error) {
 // LoadSimulate resolves the arguments of elasticrun simulate, together with the log's environment variables. Its errors
 // are ErrHelp and *UsageError.
 func LoadSimulate(args []string) (*Simulate, error) {
-	r, err := readFlagsOnly("simulate", simulateFlags(), args, false)
+	r, err := readFlagsOnly("simulate", simulateFlags(), args)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +134,7 @@ func LoadSimulate(args []string) (*Simulate, error) {
 			fmt.Sprintf("too few: at some time %d would be left, and the job needs %d", max(0, c.fewest()), c.MinNodes),
 		)
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	return c, nil
+	return c, r.err
 }
 
 // fewest is the smallest number of agents at any time.

@@ -28,18 +28,15 @@ func stacksFlags() []Flag {
 // LoadStacks resolves the arguments of elasticrun stacks, together with the environment and the config file. Its errors
 // are ErrHelp and *UsageError.
 func LoadStacks(args []string) (*Stacks, error) {
-	r, err := readFlagsOnly("stacks", stacksFlags(), args, true)
+	r, err := readFlagsOnly("stacks", stacksFlags(), args)
 	if err != nil {
 		return nil, err
 	}
 	c := &Stacks{}
 	r.decode(c)
 	c.Target = r.readTarget(commandSurroundings())
-	if r.err != nil {
-		return nil, r.err
-	}
 	c.Warnings = r.printableWarnings()
-	return c, nil
+	return c, r.err
 }
 
 // stacksCommand describes elasticrun stacks.

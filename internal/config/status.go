@@ -30,7 +30,7 @@ func statusFlags() []Flag {
 // LoadStatus resolves the arguments of elasticrun status, together with the environment and the config file. Its errors
 // are ErrHelp and *UsageError.
 func LoadStatus(args []string) (*Status, error) {
-	r, err := readFlagsOnly("status", statusFlags(), args, true)
+	r, err := readFlagsOnly("status", statusFlags(), args)
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +45,8 @@ func resolveStatus(r *reader, from surroundings) (*Status, error) {
 	} else {
 		c.Target = r.readTarget(from)
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
 	c.Warnings = r.printableWarnings()
-	return c, nil
+	return c, r.err
 }
 
 // checkAddr checks --addr. Environment and config file may describe a job, but the command line must not.

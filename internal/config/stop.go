@@ -9,16 +9,13 @@ func stopFlags() []Flag { return commandFlags("stop", targetFlags()...) }
 // LoadStop resolves the arguments of elasticrun stop, together with the environment and the config file. Its errors are
 // ErrHelp and *UsageError.
 func LoadStop(args []string) (*Stop, error) {
-	r, err := readFlagsOnly("stop", stopFlags(), args, true)
+	r, err := readFlagsOnly("stop", stopFlags(), args)
 	if err != nil {
 		return nil, err
 	}
 	c := &Stop{r.readTarget(commandSurroundings())}
-	if r.err != nil {
-		return nil, r.err
-	}
 	c.Warnings = r.printableWarnings()
-	return c, nil
+	return c, r.err
 }
 
 // stopCommand describes elasticrun stop.

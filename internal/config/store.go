@@ -102,7 +102,7 @@ func storeFlags() []Flag {
 // LoadStore resolves the arguments of elasticrun store, together with the environment variables of the log and the
 // secret. Its errors are ErrHelp and *UsageError.
 func LoadStore(args []string) (*Store, error) {
-	r, err := readFlagsOnly("store", storeFlags(), args, false)
+	r, err := readFlagsOnly("store", storeFlags(), args)
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,8 @@ func LoadStore(args []string) (*Store, error) {
 	if r.given("data-dir") && c.DataDir == "" {
 		r.fail("data-dir", "must not be empty")
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
 	c.Warnings = r.warnings
-	return c, nil
+	return c, r.err
 }
 
 // storeCommand describes elasticrun store.

@@ -1,15 +1,11 @@
 package topology
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
 // ComputeApps asks nvidia-smi which processes use GPUs, and for the GPUs' load. Its methods may be called concurrently.
@@ -21,24 +17,18 @@ type ComputeApps struct {
 // FindComputeApps finds nvidia-smi on PATH. It returns nil if there is no nvidia-smi, if the driver lists no GPU, or if
 // CUDA_VISIBLE_DEVICES hides all GPUs. It runs nothing, and it ignores the option NeedPCI.
 func FindComputeApps(opts GPUOptions) *ComputeApps {
-	root, env := opts.Root, opts.Env
-	if root == nil {
-		root = os.DirFS("/")
-	}
-	if env == nil {
-		env = os.LookupEnv
-	}
-	if list, chosen := env("CUDA_VISIBLE_DEVICES"); chosen && len(parseVisible(list)) == 0 {
+	opts = opts.withDefaults()
+	if list, chosen := opts.Env("CUDA_VISIBLE_DEVICES"); chosen && len(parseVisible(list)) == 0 {
 		return nil
 	}
-	if gpus, known := procGPUs(root); known && len(gpus) == 0 {
+	if gpus, known := procGPUs(opts.Root); known && len(gpus) == 0 {
 		return nil
 	}
-	program, err := lookpath.Program(env, "nvidia-smi")
-	if err != nil {
+	program := FindSMI(opts.Env)
+	if program == "" {
 		return nil
 	}
-	return &ComputeApps{program: program, timeout: cmp.Or(opts.Timeout, 10*time.Second)}
+	return &ComputeApps{program: program, timeout: opts.Timeout}
 }
 
 // InUse returns the processes among pids that use a GPU, as "pid 42 (python3)". It fails if nvidia-smi fails, or

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
 
 // GPU is one device that a worker can use.
@@ -50,6 +48,25 @@ type GPUOptions struct {
 	open func(root fs.FS, name string) error
 }
 
+// withDefaults returns the options with the defaults of those that are zero.
+func (o GPUOptions) withDefaults() GPUOptions {
+	switch {
+	case o.open != nil:
+	case o.Root != nil:
+		o.open = openable
+	default:
+		o.open = openableHere
+	}
+	if o.Root == nil {
+		o.Root = os.DirFS("/")
+	}
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	return o
+}
+
 // GPUs returns the GPUs that a new worker would see, in the order of the vendor's runtime, so that a worker's GPU is
 // the one at its local rank. No GPU is an empty list and no error. All are of one vendor, because a build of torch
 // supports one: of NVIDIA, if its driver lists a GPU that this process may use, else of AMD, else of Intel, as far as
@@ -79,7 +96,7 @@ type GPUOptions struct {
 // waits.
 func GPUs(ctx context.Context, opts GPUOptions) ([]GPU, error) {
 	return findGPUs(opts, func(program string) ([]GPU, error) {
-		return askSMI(ctx, program, cmp.Or(opts.Timeout, 10*time.Second))
+		return askSMI(ctx, program, opts.withDefaults().Timeout)
 	})
 }
 
@@ -93,19 +110,8 @@ func KnownGPUs(opts GPUOptions) ([]GPU, error) {
 
 // findGPUs implements GPUs. ask runs the nvidia-smi at a path.
 func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, error) {
+	opts = opts.withDefaults()
 	root, env, open := opts.Root, opts.Env, opts.open
-	if open == nil && root != nil {
-		open = openable
-	}
-	if root == nil {
-		root = os.DirFS("/")
-	}
-	if open == nil {
-		open = openableHere
-	}
-	if env == nil {
-		env = os.LookupEnv
-	}
 	if opts.Kind == XPU {
 		found, tiles := intelHardware(root, open)
 		return intelGPUs(found, tiles, env, opts.Kind)
@@ -125,8 +131,8 @@ func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, 
 		return nil, nil
 	}
 	if !known && (!chosen || opts.NeedPCI) {
-		program, err := lookpath.Program(env, "nvidia-smi")
-		if err == nil {
+		if program := FindSMI(env); program != "" {
+			var err error
 			if installed, err = ask(program); err != nil {
 				return nil, err
 			}

@@ -1,13 +1,10 @@
 package topology
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/elasticrun/elasticrun/internal/lookpath"
 )
@@ -51,11 +48,8 @@ func FindSMI(env func(string) (string, bool)) string {
 // Health asks nvidia-smi for the state of all GPUs of this machine. It uses the options Env and Timeout; the timeout
 // applies to each call of nvidia-smi. The list is empty if there is no GPU or no nvidia-smi.
 func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
-	env, timeout := opts.Env, cmp.Or(opts.Timeout, 10*time.Second)
-	if env == nil {
-		env = os.LookupEnv
-	}
-	program := FindSMI(env)
+	opts = opts.withDefaults()
+	program, timeout := FindSMI(opts.Env), opts.Timeout
 	if program == "" {
 		return nil, nil
 	}

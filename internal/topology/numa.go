@@ -27,15 +27,6 @@ const (
 	NUMACoreComplex NUMAMode = "core-complex"
 )
 
-// ParseNUMAMode reads the value of --numa-binding.
-func ParseNUMAMode(text string) (NUMAMode, error) {
-	modes := []NUMAMode{NUMANode, NUMASocket, NUMAExclusive, NUMACoreComplex}
-	if mode := NUMAMode(text); slices.Contains(modes, mode) {
-		return mode, nil
-	}
-	return "", fmt.Errorf("NUMA binding %q is not one of node, socket, exclusive, core-complex", text)
-}
-
 // Binder computes the CPUs of workers. It only reads files.
 type Binder struct {
 	// Sys is the root of sysfs, os.DirFS("/sys").
@@ -119,12 +110,8 @@ func (b Binder) socketCPUs(node int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := b.nodes()
-	if err != nil {
-		return nil, err
-	}
 	var cpus []int
-	for _, n := range nodes {
+	for _, n := range numbered(b.Sys, nodeDir, "node") {
 		socket, err := b.nodeSocket(n)
 		if errors.Is(err, errNoCPUs) {
 			continue
@@ -272,24 +259,6 @@ const nodeDir = "devices/system/node"
 
 func cpuDir(cpu int) string {
 	return "devices/system/cpu/cpu" + strconv.Itoa(cpu)
-}
-
-// nodes lists the machine's NUMA nodes, ascending.
-func (b Binder) nodes() ([]int, error) {
-	entries, err := fs.ReadDir(b.Sys, nodeDir)
-	if err != nil {
-		return nil, fmt.Errorf("list NUMA nodes: %w", err)
-	}
-	var nodes []int
-	for _, entry := range entries {
-		if number, ok := strings.CutPrefix(entry.Name(), "node"); ok {
-			if node, err := strconv.Atoi(number); err == nil {
-				nodes = append(nodes, node)
-			}
-		}
-	}
-	slices.Sort(nodes)
-	return nodes, nil
 }
 
 func (b Binder) readInt(name string) (int, error) {

@@ -372,15 +372,3 @@ func TestExclusiveIsAFairPartition(t *testing.T) {
 		}
 	})
 }
-
-func TestParseNUMAMode(t *testing.T) {
-	for _, mode := range []NUMAMode{NUMANode, NUMASocket, NUMAExclusive, NUMACoreComplex} {
-		if got, err := ParseNUMAMode(string(mode)); got != mode || err != nil {
-			t.Errorf("ParseNUMAMode(%q) = %q, %v", mode, got, err)
-		}
-	}
-	_, err := ParseNUMAMode("core")
-	if want := `NUMA binding "core" is not one of node, socket, exclusive, core-complex`; errorText(err) != want {
-		t.Errorf("error %q, want %q", errorText(err), want)
-	}
-}

@@ -84,10 +84,6 @@ func CheckScript(cfg *config.Config) error {
 // numaBinding returns the CPUs of each worker, by local rank. It runs before any worker starts, so that a machine that
 // cannot bind workers is refused early.
 func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
-	mode, err := topology.ParseNUMAMode(cfg.NumaBinding)
-	if err != nil {
-		return nil, err
-	}
 	gpus, err := topology.GPUs(ctx, topology.GPUOptions{Kind: GPUKind(cfg), NeedPCI: true})
 	if err != nil {
 		return nil, err
@@ -99,7 +95,7 @@ func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 	binder := topology.Binder{Sys: os.DirFS("/sys"), GPUs: gpus, Affinity: affinity}
 	cpus := make([][]int, cfg.NprocPerNode)
 	for rank := range cpus {
-		if cpus[rank], err = binder.Binding(mode, rank); err != nil {
+		if cpus[rank], err = binder.Binding(topology.NUMAMode(cfg.NumaBinding), rank); err != nil {
 			return nil, err
 		}
 	}

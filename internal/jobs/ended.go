@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/userdir"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -141,7 +142,7 @@ func (f *folder) readEnded(name string) (e Ended, ok bool) {
 		return e, false
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || owner(info) != f.uid {
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || userdir.Owner(info) != f.uid {
 		return e, false
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxRecord))

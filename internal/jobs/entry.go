@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // Launcher is what is recorded of a launcher when it is registered.
@@ -121,21 +123,11 @@ func (e *Entry) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := connUID(c); err == nil && (uid == 0 || uid == os.Geteuid()) {
+		if uid, err := userdir.PeerUID(c); err == nil && userdir.Trusted(uid) {
 			return c, nil
 		}
 		_ = c.Close()
 	}
-}
-
-// connUID returns the user id of the process at the other end of c.
-func connUID(c *net.UnixConn) (int, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	cred, err := peerOf(raw)
-	return cred.uid, err
 }
 
 // Close implements net.Listener, and ends the registration.

@@ -34,7 +34,7 @@ func openFolder(parent string, uid int) (*folder, error) {
 		return nil, err
 	}
 	info, err := dir.Stat()
-	if err == nil && (owner(info) != uid || info.Mode().Perm()&0o022 != 0) {
+	if err == nil && (userdir.Owner(info) != uid || info.Mode().Perm()&0o022 != 0) {
 		err = fmt.Errorf("%s: another user may have made it or may change it", name)
 	}
 	if err != nil {
@@ -72,12 +72,4 @@ func users(parent string) []int {
 	}
 	slices.Sort(uids)
 	return uids
-}
-
-// owner returns the user id of a file's owner, -1 if it is unknown.
-func owner(info fs.FileInfo) int {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(stat.Uid)
-	}
-	return -1
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // Running is a launcher that runs.
@@ -111,7 +113,7 @@ func (r Running) Dial(ctx context.Context) (net.Conn, error) {
 		}
 		return nil, err
 	}
-	uid, err := connUID(c.(*net.UnixConn))
+	uid, err := userdir.PeerUID(c.(*net.UnixConn))
 	if err == nil && uid != r.UID {
 		err = fmt.Errorf("the socket in the folder of user %d belongs to user %d", r.UID, uid)
 	}

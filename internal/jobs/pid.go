@@ -6,12 +6,6 @@ import (
 	"os"
 )
 
-// peer is the process at the other end of a socket, as the kernel knows it.
-type peer struct {
-	pid int // 0 if it is in another pid namespace
-	uid int
-}
-
 // FindPID returns the pid of a launcher, for people who send a signal to it; 0 if it is unknown. The record of another
 // user may name any process, so the pid of that user's launcher comes from the kernel.
 func (r Running) FindPID(ctx context.Context) int {
@@ -27,11 +21,11 @@ func (r Running) FindPID(ctx context.Context) int {
 	if err != nil {
 		return 0
 	}
-	server, err := peerOf(raw)
-	if err != nil {
+	server := 0
+	if err := raw.Control(func(fd uintptr) { server = peerPID(int(fd)) }); err != nil {
 		return 0
 	}
-	return provenPID(r.PID, server.pid, r.UID, readProcess)
+	return provenPID(r.PID, server, r.UID, readProcess)
 }
 
 // provenPID returns the pid of a launcher whose record names the process recorded, and whose socket is served by the

@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,21 +9,13 @@ import (
 // path returns the path of a file in f.
 func (f *folder) path(name string) string { return filepath.Join(f.Name(), name) }
 
-// peerOf returns the process at the other end.
-func peerOf(c syscall.RawConn) (p peer, err error) {
-	p.uid = -1
-	controlErr := c.Control(func(fd uintptr) {
-		var cred *unix.Xucred
-		if cred, err = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED); err != nil {
-			return
-		}
-		p.uid = int(cred.Uid)
-		p.pid, err = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
-	})
-	if controlErr != nil {
-		err = controlErr
+// peerPID returns the process at the other end of a socket; 0 if it is unknown.
+func peerPID(fd int) int {
+	pid, err := unix.GetsockoptInt(fd, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+	if err != nil {
+		return 0
 	}
-	return p, err
+	return pid
 }
 
 // readProcess returns the parent and the user of a process; -1 as its user if it is unknown.

@@ -5,9 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/userdir"
 )
 
 // path returns the path of a file in f. It leads into the folder that was opened, even if its name has changed since.
@@ -15,19 +16,13 @@ func (f *folder) path(name string) string {
 	return filepath.Join(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), name)
 }
 
-// peerOf returns the process at the other end.
-func peerOf(c syscall.RawConn) (p peer, err error) {
-	p.uid = -1
-	controlErr := c.Control(func(fd uintptr) {
-		var cred *unix.Ucred
-		if cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			p = peer{pid: int(cred.Pid), uid: int(cred.Uid)}
-		}
-	})
-	if controlErr != nil {
-		err = controlErr
+// peerPID returns the process at the other end of a socket; 0 if it is unknown, or in another pid namespace.
+func peerPID(fd int) int {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0
 	}
-	return p, err
+	return int(cred.Pid)
 }
 
 // readProcess returns the parent and the user of a process; -1 as its user if it is unknown.
@@ -40,7 +35,7 @@ func readProcess(pid int) (parent, uid int) {
 	if _, parent, err = readStat(pid); err != nil {
 		return 0, -1
 	}
-	return parent, owner(info)
+	return parent, userdir.Owner(info)
 }
 
 // readStat returns the state and the parent of a process, as in proc_pid_stat(5).

@@ -6,6 +6,7 @@
 //	Make     makes the folder, and checks it                                                       (userdir.go)
 //	Name     the name of a user's folder in one that all users share; Of is the reverse            (name.go)
 //	PeerUID  the user at the other end of a connection                                             (peer_*.go)
+//	Owner    the user who owns a file                                                              (userdir.go)
 //
 // Errors are clauses that follow [Dir].Source, the setting that chose the folder. The package keeps no state. Its
 // functions may be called from any goroutine.

@@ -42,7 +42,7 @@ func Find(lookup func(name string) (value string, set bool)) Dir {
 		}
 	}
 	own := "/run/user/" + strconv.Itoa(uid)
-	if info, err := os.Stat(own); err == nil && owner(info) == uid && unix.Access(own, unix.W_OK|unix.X_OK) == nil {
+	if info, err := os.Stat(own); err == nil && Owner(info) == uid && unix.Access(own, unix.W_OK|unix.X_OK) == nil {
 		return Dir{Path: filepath.Join(own, "elasticrun"), uid: uid, private: true, otherwise: "set " + runtime}
 	}
 	d := Dir{
@@ -94,11 +94,11 @@ func (d Dir) checkParent(parent string) error {
 	switch {
 	case !info.IsDir():
 		return fmt.Errorf("%s is no folder", parent)
-	case d.private && owner(info) != d.uid:
-		return fmt.Errorf("folder %s belongs to user %d, and this is user %d", parent, owner(info), d.uid)
-	case owner(info) != d.uid && owner(info) != 0:
+	case d.private && Owner(info) != d.uid:
+		return fmt.Errorf("folder %s belongs to user %d, and this is user %d", parent, Owner(info), d.uid)
+	case Owner(info) != d.uid && Owner(info) != 0:
 		return fmt.Errorf("folder %s belongs to user %d, who could replace what user %d makes there",
-			parent, owner(info), d.uid)
+			parent, Owner(info), d.uid)
 	case others && !sticky:
 		return fmt.Errorf("folder %s: other users may rename files in it", parent)
 	}
@@ -116,8 +116,8 @@ func (d Dir) checkOwn() error {
 		return fmt.Errorf("%s is a link, which another user may have made: remove it", d.Path)
 	case !info.IsDir():
 		return fmt.Errorf("%s is no folder: remove it", d.Path)
-	case owner(info) != d.uid:
-		return fmt.Errorf("folder %s belongs to user %d, and this is user %d", d.Path, owner(info), d.uid)
+	case Owner(info) != d.uid:
+		return fmt.Errorf("folder %s belongs to user %d, and this is user %d", d.Path, Owner(info), d.uid)
 	case info.Mode().Perm()&0o077 != 0:
 		return fmt.Errorf("folder %s: other users may enter it: chmod 700 %[1]s", d.Path)
 	}
@@ -146,8 +146,8 @@ func (d Dir) Socket(name string) (string, error) {
 	return path, nil
 }
 
-// owner returns the user id of a file's owner, -1 if it is unknown.
-func owner(info fs.FileInfo) int {
+// Owner returns the user id of a file's owner, -1 if it is unknown.
+func Owner(info fs.FileInfo) int {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid)
 	}

@@ -16,15 +16,10 @@ const (
 	Preempted       Kind = "preempted"        // the workers should save a checkpoint
 )
 
-// selector decides which events are notices. Only the node with rank 0 in the job's latest round sends notices.
-type selector struct {
-	only     bool // there is no other node
-	windowed bool // failures are forgiven after some time, so the count of restarts does not show what is left
-}
-
-// kindOf returns the kind of an event's notice; empty for none.
-func (s selector) kindOf(e events.Event) Kind {
-	first := s.only
+// kindOf returns the kind of an event's notice; empty for none. Only the node with rank 0 in the job's latest round
+// sends notices.
+func (o Options) kindOf(e events.Event) Kind {
+	first := o.Only
 	if e.NodeRank != nil {
 		first = *e.NodeRank == 0
 	}
@@ -43,7 +38,7 @@ func (s selector) kindOf(e events.Event) Kind {
 		return NodeLost
 	case e.SameFailures == 0: // no failure was charged
 		return ""
-	case !s.windowed && e.Restarts != nil && e.MaxRestarts != nil && *e.Restarts >= *e.MaxRestarts:
+	case !o.Windowed && e.Restarts != nil && e.MaxRestarts != nil && *e.Restarts >= *e.MaxRestarts:
 		return BudgetSpent
 	case e.SameFailures > 1:
 		return RepeatedFailure

@@ -7,6 +7,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,8 @@ type Options struct {
 	Command string
 	Env     []string
 	// Only says that this node is the job's only one. Then it sends a notice even about the end of a job that had no
-	// round. Windowed says that failures are forgiven after some time.
+	// round. Windowed says that failures are forgiven after some time, so the count of restarts does not show what is
+	// left.
 	Only, Windowed bool
 	Logger         zerolog.Logger
 	// Limit is how long the command may take for one notice; 0 is 10 s.
@@ -58,7 +60,6 @@ type Notifier struct {
 	wake   chan struct{} // holds a value while there may be something to do
 
 	mu      sync.Mutex
-	selects selector
 	name    string // of the script or program
 	waiting []notice
 	leftOut int
@@ -69,14 +70,9 @@ type Notifier struct {
 
 // New returns a notifier. Its goroutine runs until Close, even if ctx ends.
 func New(ctx context.Context, o Options) *Notifier {
-	if o.Limit == 0 {
-		o.Limit = commandLimit
-	}
+	o.Limit = cmp.Or(o.Limit, commandLimit)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &Notifier{
-		opts: o, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1),
-		selects: selector{only: o.Only, windowed: o.Windowed},
-	}
+	n := &Notifier{opts: o, cancel: cancel, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go n.run(ctx)
 	return n
 }
@@ -88,7 +84,7 @@ func (n *Notifier) Emit(e events.Event) {
 	if e.Kind == events.KindLauncherStarted {
 		n.name = e.Name
 	}
-	kind := n.selects.kindOf(e)
+	kind := n.opts.kindOf(e)
 	if kind == "" || n.closing {
 		return
 	}
@@ -119,20 +115,11 @@ func (n *Notifier) Close(ctx context.Context, limit time.Duration) {
 	}
 	n.mu.Unlock()
 	n.signal()
-	if limit == 0 {
-		limit = 2 * n.opts.Limit
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	inTime := true
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(limit, 2*n.opts.Limit))
+	defer cancel()
 	select {
 	case <-n.done:
-	case <-timer.C:
-		inTime = false
 	case <-ctx.Done():
-		inTime = false
-	}
-	if !inTime {
 		n.opts.Logger.Warn().Msg("--notify-cmd does not end: the last notice may be missing")
 	}
 	n.cancel()

@@ -53,12 +53,12 @@ func TestKindOf(t *testing.T) {
 		{"the same on its only node", events.Event{Kind: events.KindEnd}, true, Ended},
 		{"a worker's end", events.Event{Kind: events.KindWorkerEnded, NodeRank: new(0)}, false, ""},
 	} {
-		if got := (selector{only: tt.only}).kindOf(tt.event); got != tt.want {
+		if got := (Options{Only: tt.only}).kindOf(tt.event); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
 	last := round(events.VerdictRestart, func(e *events.Event) { e.Restarts = new(3) })
-	if got := (selector{windowed: true}).kindOf(last); got != Restart {
+	if got := (Options{Windowed: true}).kindOf(last); got != Restart {
 		t.Errorf("failures may be forgiven: %q", got)
 	}
 }

@@ -40,17 +40,6 @@ type Report struct {
 	Checks  []Check `json:"checks"`
 }
 
-// problems describes the failed checks in one line; empty if none failed.
-func (r Report) problems() string {
-	var lines []string
-	for _, c := range r.Checks {
-		if c.Status == Fail {
-			lines = append(lines, c.line())
-		}
-	}
-	return strings.Join(lines, "; ")
-}
-
 // with returns the checks with this status.
 func (r Report) with(s Status) []Check {
 	var found []Check

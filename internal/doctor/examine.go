@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,10 +22,14 @@ import (
 
 // Err returns an *agent.UnfitError with the failed checks, or nil.
 func (r Report) Err() error {
-	if problems := r.problems(); problems != "" {
-		return &agent.UnfitError{Err: errors.New(problems)}
+	var problems []string
+	for _, c := range r.with(Fail) {
+		problems = append(problems, c.line())
 	}
-	return nil
+	if problems == nil {
+		return nil
+	}
+	return &agent.UnfitError{Err: errors.New(strings.Join(problems, "; "))}
 }
 
 // Examine checks this machine for elasticrun doctor, and imports torch.

@@ -274,7 +274,7 @@ func TestReport(t *testing.T) {
 	r := Report{Version: "v", Host: "h", Checks: []Check{
 		{"a", OK, "fine", ""}, {"b", Warn, "so so", "look"}, {"c", Fail, "bad\x1b[31m", "mend it"}, {"d", Fail, "worse", ""},
 	}}
-	if got, want := r.problems(), "c: bad?[31m: mend it; d: worse"; got != want {
+	if got, want := fmt.Sprint(r.Err()), "this machine is not fit for the job: c: bad?[31m: mend it; d: worse"; got != want {
 		t.Errorf("problems %q, want %q", got, want)
 	}
 	want := `ok    a               fine

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,11 +19,7 @@ import (
 
 // KnownRuns returns the log folders of this user's launchers on this machine, those that run and those that have ended.
 func KnownRuns(machine jobs.Folders) []string {
-	var folders []string
-	for folder := range knownRuns(machine) {
-		folders = append(folders, folder)
-	}
-	return folders
+	return slices.Collect(maps.Keys(knownRuns(machine)))
 }
 
 // knownRuns returns what is recorded of runs, by their log folders. A running launcher counts as killed until its
@@ -41,11 +39,7 @@ func knownRuns(machine jobs.Folders) map[string]jobs.Ended {
 // PrintRuns lists the runs whose log folders choose returns, in this order. choose gets the folders that are known.
 func PrintRuns(machine jobs.Folders, choose func(known []string) []string, stdout io.Writer) error {
 	known := knownRuns(machine)
-	var folders []string
-	for folder := range known {
-		folders = append(folders, folder)
-	}
-	folders = choose(folders)
+	folders := choose(slices.Collect(maps.Keys(known)))
 	if len(folders) == 0 {
 		_, err := io.WriteString(stdout, "no run of yours with log files; --log-dir, --redirects and --tee write them\n")
 		return err

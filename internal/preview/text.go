@@ -100,10 +100,7 @@ func (p Plan) jobLines() []string {
 	lines = append(lines,
 		fmt.Sprintf("workers here %d, role %s", j.NprocPerNode, j.Role),
 		fmt.Sprintf("restarts     at most %d", j.MaxRestarts))
-	if j.Preemption != "" {
-		lines = append(lines, "preemption   "+j.Preemption)
-	}
-	return append(lines, "ranks        "+p.RanksNote)
+	return append(lines, labeled("preemption   ", j.Preemption), "ranks        "+p.RanksNote)
 }
 
 func (p Plan) rendezvousLines() []string {
@@ -111,12 +108,10 @@ func (p Plan) rendezvousLines() []string {
 	lines := []string{
 		"backend      " + r.Backend, "endpoint     " + r.Endpoint,
 		fmt.Sprintf("hosted here  %s: %s", r.Hosts, r.HostsWhy),
-		keepersLine(r.Keepers), "admission    " + r.Admission,
+		labeled("store kept   ", r.Keepers), "admission    " + r.Admission,
 		"worker store " + r.WorkerStore,
 		fmt.Sprintf("join timeout %s", seconds.Format(time.Duration(r.JoinTimeout*float64(time.Second)))),
-	}
-	if r.Finished != "" {
-		lines = append(lines, "finished     "+r.Finished)
+		labeled("finished     ", r.Finished),
 	}
 	for _, e := range r.Endpoints {
 		if e.Socket != "" {
@@ -136,11 +131,12 @@ func (p Plan) rendezvousLines() []string {
 	return lines
 }
 
-func keepersLine(keepers string) string {
-	if keepers == "" {
+// labeled returns the value after its label; "" if there is no value.
+func labeled(label, value string) string {
+	if value == "" {
 		return ""
 	}
-	return "store kept   " + keepers
+	return label + value
 }
 
 func (a Address) line() string {

@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -93,68 +94,35 @@ func versionOf(s source, next Version) (Version, error) {
 
 // before reports whether v's major, minor and patch numbers are lower than w's.
 func (v Version) before(w Version) bool {
-	switch {
-	case v.major != w.major:
-		return v.major < w.major
-	case v.minor != w.minor:
-		return v.minor < w.minor
-	}
-	return v.patch < w.patch
+	return slices.Compare([]int{v.major, v.minor, v.patch}, []int{w.major, w.minor, w.patch}) < 0
 }
 
-func (v Version) core() string { return fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch) }
-
-// suffix returns the build after a plus sign. All forms of a version have the same suffix.
-func (v Version) suffix() string {
-	if len(v.build) == 0 {
-		return ""
+// form returns a form of the version: its numbers, the stage with its number if v has one, and the number of commits of
+// a development version after ofStage or, without a stage, after alone. The build follows a plus sign in all forms.
+func (v Version) form(stage, ofStage, alone string) string {
+	text, commits := fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch), alone
+	if v.stage != "" {
+		text += stage + strconv.Itoa(v.stageNumber)
+		commits = ofStage
 	}
-	return "+" + strings.Join(v.build, ".")
+	if v.development {
+		text += commits + strconv.Itoa(v.commits)
+	}
+	if len(v.build) > 0 {
+		text += "+" + strings.Join(v.build, ".")
+	}
+	return text
 }
 
 // String returns the semantic version, such as 1.2.3, 1.2.3-rc.1 and 1.2.3-dev.4+gabcdef0 (https://semver.org).
-func (v Version) String() string {
-	text := v.core()
-	if v.stage != "" {
-		text += fmt.Sprintf("-%s.%d", v.stage, v.stageNumber)
-	}
-	if v.development {
-		separator := "-"
-		if v.stage != "" {
-			separator = "."
-		}
-		text += fmt.Sprintf("%sdev.%d", separator, v.commits)
-	}
-	return text + v.suffix()
-}
+func (v Version) String() string { return v.form("-"+v.stage+".", ".dev.", "-dev.") }
 
-// Python returns the version of the wheel, such as 1.2.3, 1.2.3rc1 and 1.2.3.dev4+gabcdef0 (PEP 440).
+// Python returns the version of the wheel, such as 1.2.3, 1.2.3rc1 and 1.2.3.dev4+gabcdef0 (PEP 440). The commits after
+// 1.2.3rc1 are posts, because 1.2.3rc1.dev4 would come before it.
 func (v Version) Python() string {
-	text := v.core()
-	if v.stage != "" {
-		text += fmt.Sprintf("%s%d", map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[v.stage], v.stageNumber)
-	}
-	switch {
-	case v.development && v.stage != "": // 1.2.3rc1.dev4 would come before 1.2.3rc1
-		text += fmt.Sprintf(".post%d", v.commits)
-	case v.development:
-		text += fmt.Sprintf(".dev%d", v.commits)
-	}
-	return text + v.suffix()
+	return v.form(map[string]string{"alpha": "a", "beta": "b", "rc": "rc"}[v.stage], ".post", ".dev")
 }
 
 // Debian returns the version of the Debian package, such as 1.2.3, 1.2.3~rc1 and 1.2.3~dev4+gabcdef0. A tilde sorts
 // before the end.
-func (v Version) Debian() string {
-	text := v.core()
-	if v.stage != "" {
-		text += fmt.Sprintf("~%s%d", v.stage, v.stageNumber)
-	}
-	switch {
-	case v.development && v.stage != "":
-		text += fmt.Sprintf(".%d", v.commits)
-	case v.development:
-		text += fmt.Sprintf("~dev%d", v.commits)
-	}
-	return text + v.suffix()
-}
+func (v Version) Debian() string { return v.form("~"+v.stage, ".", "~dev") }

@@ -105,36 +105,6 @@ func compress(data []byte) ([]byte, error) {
 	return zipped.Bytes(), nil
 }
 
-// nfpmConfig is nfpm's configuration file. JSON is YAML too.
-type nfpmConfig struct {
-	Name          string            `json:"name"`
-	Arch          string            `json:"arch"`
-	Platform      string            `json:"platform"`
-	Version       string            `json:"version"`
-	VersionSchema string            `json:"version_schema"`
-	Section       string            `json:"section"`
-	Priority      string            `json:"priority"`
-	Maintainer    string            `json:"maintainer"`
-	Description   string            `json:"description"`
-	Homepage      string            `json:"homepage"`
-	License       string            `json:"license"`
-	MTime         time.Time         `json:"mtime"`
-	Suggests      []string          `json:"suggests"`
-	Contents      []nfpmContent     `json:"contents"`
-	Scripts       map[string]string `json:"scripts"`
-}
-
-type nfpmContent struct {
-	Src      string       `json:"src"`
-	Dst      string       `json:"dst"`
-	FileInfo nfpmFileInfo `json:"file_info"`
-}
-
-type nfpmFileInfo struct {
-	Mode  int64     `json:"mode"`
-	MTime time.Time `json:"mtime"`
-}
-
 // runNfpm lets nfpm make the package, and returns its bytes.
 func (s *sources) runNfpm(ctx context.Context, t Target, files []file) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "elasticrun-release-")
@@ -143,23 +113,14 @@ func (s *sources) runNfpm(ctx context.Context, t Target, files []file) ([]byte, 
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	date := s.o.Date.UTC().Truncate(time.Second)
-	config := nfpmConfig{
-		Name: "elasticrun", Arch: t.Arch, Platform: t.OS, Version: s.o.Version.Debian(), VersionSchema: "none",
-		Section: "science", Priority: "optional", Maintainer: "elasticrun <elasticrun@users.noreply.github.com>",
-		Description: "starts, watches and restarts distributed training jobs\n" +
-			"elasticrun has the command line of torchrun, in one static program.\n" +
-			"Scripts and workers run unchanged. The package also has a systemd unit\n" +
-			"for elasticrun store, which it neither enables nor starts.",
-		Homepage: "https://github.com/elasticrun/elasticrun", License: "Apache-2.0", MTime: date,
-		Suggests: []string{"python3-torch"}, Scripts: make(map[string]string),
-	}
+	scripts, contents := map[string]string{}, []any{}
 	for key, name := range map[string]string{"preremove": "prerm", "postremove": "postrm"} {
 		script, err := debianFiles.ReadFile("debian/" + name)
 		if err != nil {
 			return nil, err
 		}
-		config.Scripts[key] = filepath.Join(dir, name)
-		if err := os.WriteFile(config.Scripts[key], script, 0o600); err != nil {
+		scripts[key] = filepath.Join(dir, name)
+		if err := os.WriteFile(scripts[key], script, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -168,11 +129,20 @@ func (s *sources) runNfpm(ctx context.Context, t Target, files []file) ([]byte, 
 		if err := os.WriteFile(src, f.data, 0o600); err != nil {
 			return nil, err
 		}
-		config.Contents = append(config.Contents, nfpmContent{
-			Src: src, Dst: "/" + f.name, FileInfo: nfpmFileInfo{Mode: f.mode(), MTime: date},
+		contents = append(contents, map[string]any{
+			"src": src, "dst": "/" + f.name, "file_info": map[string]any{"mode": f.mode(), "mtime": date},
 		})
 	}
-	text, err := json.Marshal(config)
+	text, err := json.Marshal(map[string]any{ // nfpm's configuration is YAML, and JSON is YAML too
+		"name": "elasticrun", "arch": t.Arch, "platform": t.OS, "version": s.o.Version.Debian(), "version_schema": "none",
+		"section": "science", "priority": "optional", "maintainer": "elasticrun <elasticrun@users.noreply.github.com>",
+		"description": "starts, watches and restarts distributed training jobs\n" +
+			"elasticrun has the command line of torchrun, in one static program.\n" +
+			"Scripts and workers run unchanged. The package also has a systemd unit\n" +
+			"for elasticrun store, which it neither enables nor starts.",
+		"homepage": "https://github.com/elasticrun/elasticrun", "license": "Apache-2.0", "mtime": date,
+		"suggests": []string{"python3-torch"}, "scripts": scripts, "contents": contents,
+	})
 	if err != nil {
 		return nil, err
 	}

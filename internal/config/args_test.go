@@ -210,13 +210,7 @@ func TestSplitArgsRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.in, func(t *testing.T) {
 			_, err := splitArgs(strings.Fields(tt.in))
-			usage, ok := errors.AsType[*UsageError](err)
-			if !ok {
-				t.Fatalf("got %v (%T), want a *UsageError", err, err)
-			}
-			if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			wantRefusal(t, tt.in, err, tt.want)
 		})
 	}
 }

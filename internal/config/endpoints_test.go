@@ -15,12 +15,8 @@ func TestChoosesEndpoints(t *testing.T) {
 		{"Slurm, with an endpoint", stepEnv, "--rdzv-endpoint=h", false},
 		{"Kubernetes, with an endpoint", podEnv, "--nnodes=3 --rdzv-endpoint=h --rdzv-id=j", false},
 	} {
-		c, err := resolveIn(surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}},
-			append(strings.Fields(tt.args), "s.py")...)
-		if err != nil {
-			t.Errorf("%s: %v", tt.where, err)
-			continue
-		}
+		from := surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}}
+		c := resolved(t, from, strings.Fields(tt.args)...)
 		if got := c.ChoosesEndpoints(); got != tt.want {
 			t.Errorf("%s: %v, want %v (scheduler %q)", tt.where, got, tt.want, c.Scheduler)
 		}

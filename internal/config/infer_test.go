@@ -323,12 +323,8 @@ func TestInfer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := resolveIn(
-				surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}},
-				append(strings.Fields(tt.args), "s.py")...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			from := surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}}
+			c := resolved(t, from, strings.Fields(tt.args)...)
 			if got := inferred(c); got != tt.want {
 				t.Errorf("inferred\n%s, want\n%s", got, tt.want)
 			}

@@ -452,13 +452,7 @@ func TestBadInput(t *testing.T) {
 				write(t, "elasticrun.yaml", tt.file)
 			}
 			_, err := load(tt.line)
-			usage, ok := errors.AsType[*UsageError](err)
-			if !ok {
-				t.Fatalf("got %v (%T), want a *UsageError", err, err)
-			}
-			if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			wantRefusal(t, tt.line, err, tt.want)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -85,6 +86,24 @@ func resolveIn(from surroundings, args ...string) (*Config, error) {
 		settings = append(settings, s)
 	}
 	return resolve(Flags(), line.command, settings, from)
+}
+
+// resolved is resolveIn for a command line that is accepted, without its script.
+func resolved(t *testing.T, from surroundings, args ...string) *Config {
+	t.Helper()
+	c, err := resolveIn(from, append(slices.Clip(args), "s.py")...)
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c
+}
+
+// wantRefusal checks that err is a *UsageError with the text want. input is what it refuses.
+func wantRefusal(t *testing.T, input any, err error, want string) {
+	t.Helper()
+	if usage, ok := errors.AsType[*UsageError](err); !ok || usage.Error() != want {
+		t.Errorf("%q:\ngot  %v (%T)\nwant %s, a *UsageError", input, err, err, want)
+	}
 }
 
 func TestResolve(t *testing.T) {
@@ -241,10 +260,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := resolveArgs(tt.machine, append(tt.args, "s.py")...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := resolved(t, surroundings{Counter: tt.machine}, tt.args...)
 			want := defaults()
 			want.Script = "s.py"
 			tt.change(want)
@@ -423,13 +439,7 @@ func TestResolveRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.args[0], func(t *testing.T) {
 			_, err := resolveArgs(machine{cpus: 1}, tt.args...)
-			usage, ok := errors.AsType[*UsageError](err)
-			if !ok {
-				t.Fatalf("got %v (%T), want a *UsageError", err, err)
-			}
-			if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			wantRefusal(t, tt.args, err, tt.want)
 		})
 	}
 	for _, tt := range []struct {
@@ -474,11 +484,7 @@ func TestSelectsNothing(t *testing.T) {
 			"--duplicate-stderr-filters=y: selects no line: only lines that --tee selects are copied; give --tee=2 or 3",
 		}},
 	} {
-		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
-		if err != nil {
-			t.Errorf("%q: %v", tt.args, err)
-			continue
-		}
+		c := resolved(t, surroundings{}, tt.args...)
 		if diff := cmp.Diff(tt.want, c.Warnings); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
 		}
@@ -541,10 +547,7 @@ func TestPreflightTime(t *testing.T) {
 		{name: "a bound of nothing", args: []string{"--preflight-timeout=5"}, rejoin: 40 * time.Second, warns: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := resolveArgs(machine{}, append(tt.args, "t.py")...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := resolved(t, surroundings{}, tt.args...)
 			if c.Rendezvous.RejoinTimeout != tt.rejoin || len(c.Warnings) != tt.warns {
 				t.Errorf("rejoin timeout %v, want %v; warnings %q", c.Rendezvous.RejoinTimeout, tt.rejoin, c.Warnings)
 			}

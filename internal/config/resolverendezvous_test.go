@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -254,11 +253,7 @@ func TestRendezvousWarnings(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
-		if err != nil {
-			t.Errorf("%q: %v", tt.args, err)
-			continue
-		}
+		c := resolved(t, surroundings{}, tt.args...)
 		if diff := cmp.Diff(tt.want, c.Warnings); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
 		}
@@ -286,11 +281,7 @@ func TestEndpoints(t *testing.T) {
 		{[]string{"--rdzv-backend=own", "--rdzv-endpoint=h:1"}, nil},
 	}
 	for _, tt := range tests {
-		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
-		if err != nil {
-			t.Errorf("%q: %v", tt.args, err)
-			continue
-		}
+		c := resolved(t, surroundings{}, tt.args...)
 		if diff := cmp.Diff(tt.want, c.Rendezvous.Endpoints); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
 		}
@@ -321,11 +312,7 @@ func TestStaticRankDefault(t *testing.T) {
 		{args: []string{"--rdzv-backend=static"}, hint: -1},
 		{args: []string{"--nnodes=2", "--rdzv-endpoint=m"}, hint: -1},
 	} {
-		c, err := resolveIn(surroundings{env: tt.env.lookup}, append(tt.args, "s.py")...)
-		if err != nil {
-			t.Errorf("%q: %v", tt.args, err)
-			continue
-		}
+		c := resolved(t, surroundings{env: tt.env.lookup}, tt.args...)
 		if diff := cmp.Diff(tt.warnings, c.Warnings); diff != "" || c.Rendezvous.Hint != tt.hint {
 			t.Errorf("%q: rank %d, want %d; warnings (-want +got):\n%s", tt.args, c.Rendezvous.Hint, tt.hint, diff)
 		}
@@ -409,31 +396,14 @@ func TestRendezvousRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := resolveIn(surroundings{env: tt.env.lookup}, append(tt.args, "s.py")...)
-		usage, ok := errors.AsType[*UsageError](err)
-		if !ok {
-			t.Errorf("%q: got %v (%T), want a *UsageError", tt.args, err, err)
-			continue
-		}
-		if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
-		}
+		wantRefusal(t, tt.args, err, tt.want)
 	}
 }
 
 // TestSeveralNodes checks every field of a job of several nodes.
 func TestSeveralNodes(t *testing.T) {
-	got, err := resolveArgs(
-		machine{},
-		"--nnodes=2:4",
-		"--rdzv-endpoint=node0",
-		"--rdzv-id=job",
-		"--local-addr=10.0.0.7",
-		"--worker-store-port=29500-29510",
-		"s.py",
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := resolved(t, surroundings{}, "--nnodes=2:4", "--rdzv-endpoint=node0", "--rdzv-id=job", "--local-addr=10.0.0.7",
+		"--worker-store-port=29500-29510")
 	want := defaults()
 	want.Script, want.RunID, want.MinNodes, want.MaxNodes = "s.py", "job", 2, 4
 	v := &want.Rendezvous
@@ -482,25 +452,16 @@ func TestScheduler(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := resolveIn(surroundings{env: tt.env.lookup}, "--nnodes="+tt.args, "--rdzv-endpoint=h", "s.py")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := resolved(t, surroundings{env: tt.env.lookup}, "--nnodes="+tt.args, "--rdzv-endpoint=h")
 			if v := c.Rendezvous; v.Hint != tt.hint || v.Expected != tt.expected {
 				t.Errorf("hint %d, expected %d, want %d and %d", v.Hint, v.Expected, tt.hint, tt.expected)
 			}
 		})
 	}
-	c, err := resolveIn(
-		surroundings{env: vars{"SLURM_NODEID": "1"}.lookup},
-		"--nnodes=2:4",
-		"--rdzv-backend=c10d",
-		"--rdzv-endpoint=h",
-		"--node-rank=2",
-		"s.py",
-	)
-	if err != nil || c.Rendezvous.Hint != 2 {
-		t.Errorf("--node-rank=2 beside SLURM_NODEID=1: hint %d, %v", c.Rendezvous.Hint, err)
+	c := resolved(t, surroundings{env: vars{"SLURM_NODEID": "1"}.lookup}, "--nnodes=2:4", "--rdzv-backend=c10d",
+		"--rdzv-endpoint=h", "--node-rank=2")
+	if c.Rendezvous.Hint != 2 {
+		t.Errorf("--node-rank=2 beside SLURM_NODEID=1: hint %d", c.Rendezvous.Hint)
 	}
 }
 
@@ -525,13 +486,8 @@ func TestLaunchID(t *testing.T) {
 		{name: "pods, whose Job may be made again by the same name", args: "--nnodes=2", env: podEnv},
 		{name: "mpirun", args: "--nnodes=2 --rdzv-endpoint=h", env: "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=p@1", want: launch{"openmpi-p-1", false}},
 	} {
-		c, err := resolveIn(
-			surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}},
-			append(strings.Fields(tt.args), "s.py")...)
-		if err != nil {
-			t.Errorf("%s: %v", tt.name, err)
-			continue
-		}
+		from := surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}}
+		c := resolved(t, from, strings.Fields(tt.args)...)
 		if got := (launch{c.Rendezvous.LaunchID, c.Rendezvous.LaunchRestarts && c.Rendezvous.LaunchID != ""}); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}

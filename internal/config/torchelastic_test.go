@@ -47,10 +47,7 @@ func TestTorchAgent(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := resolveIn(surroundings{env: tt.env.lookup}, "train.py")
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := resolved(t, surroundings{env: tt.env.lookup})
 			if diff := cmp.Diff(tt.want, c.TorchAgent); diff != "" {
 				t.Error(diff)
 			}

@@ -80,124 +80,52 @@ func settingNamed(c *Config, name string) Setting {
 }
 
 func TestPrecedence(t *testing.T) {
+	none, file, flag := Source{}, Source{FromFile, "elasticrun.yaml"}, Source{Kind: FromFlag}
+	env := func(name string) Source { return Source{FromEnv, name} }
+	restarts := func(value string, from Source) Setting { return Setting{"max-restarts", value, from, false} }
 	tests := []struct {
-		name string
-		line string
-		env  string
-		file string
-		want Setting
+		name, line, env, file string
+		want                  Setting
 	}{
-		{"default", "s.py", "", "", Setting{Name: "max-restarts", Value: "0", Source: Source{FromDefault, ""}}},
-		{"file", "s.py", "", "max-restarts: 1", Setting{Name: "max-restarts", Value: "1", Source: Source{FromFile, "elasticrun.yaml"}}},
-		{
-			"file, underscores",
-			"s.py",
-			"",
-			"max_restarts: 1",
-			Setting{Name: "max-restarts", Value: "1", Source: Source{FromFile, "elasticrun.yaml"}},
-		},
-		{
-			"env beats file",
-			"s.py",
-			"PET_MAX_RESTARTS=2",
-			"max-restarts: 1",
-			Setting{Name: "max-restarts", Value: "2", Source: Source{FromEnv, "PET_MAX_RESTARTS"}},
-		},
-		{
-			"flag beats env",
-			"--max-restarts=3 s.py",
-			"PET_MAX_RESTARTS=2",
-			"max-restarts: 1",
-			Setting{Name: "max-restarts", Value: "3", Source: Source{FromFlag, ""}},
-		},
-		{
-			"flag with the default's value",
-			"--max-restarts=0 s.py",
-			"PET_MAX_RESTARTS=2",
-			"",
-			Setting{Name: "max-restarts", Value: "0", Source: Source{FromFlag, ""}},
-		},
-		{
-			"the last of two flags",
-			"--max-restarts=3 --max_restarts 4 s.py",
-			"",
-			"",
-			Setting{Name: "max-restarts", Value: "4", Source: Source{FromFlag, ""}},
-		},
-		{
-			"flag behind the script does not count",
-			"s.py --max-restarts=3",
-			"",
-			"",
-			Setting{Name: "max-restarts", Value: "0", Source: Source{FromDefault, ""}},
-		},
-		{"switch by flag", "--module s.py", "PET_MODULE=0", "", Setting{Name: "module", Value: "true", Source: Source{FromFlag, ""}, Switch: true}},
-		{"switch by env", "s.py", "PET_MODULE=0", "module: true", Setting{Name: "module", Value: "0", Source: Source{FromEnv, "PET_MODULE"}, Switch: true}},
-		{"switch by file", "s.py", "", "module: true", Setting{Name: "module", Value: "true", Source: Source{FromFile, "elasticrun.yaml"}, Switch: true}},
-		{
-			"empty variable is set",
-			"s.py",
-			"PET_LOG_DIR=",
-			"log-dir: x",
-			Setting{Name: "log-dir", Value: "", Source: Source{FromEnv, "PET_LOG_DIR"}},
-		},
+		{"default", "s.py", "", "", restarts("0", none)},
+		{"file", "s.py", "", "max-restarts: 1", restarts("1", file)},
+		{"file, underscores", "s.py", "", "max_restarts: 1", restarts("1", file)},
+		{"env beats file", "s.py", "PET_MAX_RESTARTS=2", "max-restarts: 1", restarts("2", env("PET_MAX_RESTARTS"))},
+		{"flag beats env", "--max-restarts=3 s.py", "PET_MAX_RESTARTS=2", "max-restarts: 1", restarts("3", flag)},
+		{"flag with the default's value", "--max-restarts=0 s.py", "PET_MAX_RESTARTS=2", "", restarts("0", flag)},
+		{"the last of two flags", "--max-restarts=3 --max_restarts 4 s.py", "", "", restarts("4", flag)},
+		{"flag behind the script does not count", "s.py --max-restarts=3", "", "", restarts("0", none)},
+		{"switch by flag", "--module s.py", "PET_MODULE=0", "", Setting{"module", "true", flag, true}},
+		{"switch by env", "s.py", "PET_MODULE=0", "module: true", Setting{"module", "0", env("PET_MODULE"), true}},
+		{"switch by file", "s.py", "", "module: true", Setting{"module", "true", file, true}},
+		{"empty variable is set", "s.py", "PET_LOG_DIR=", "log-dir: x", Setting{"log-dir", "", env("PET_LOG_DIR"), false}},
 		{
 			"first of two variables",
 			"s.py",
 			"PET_SHUTDOWN_TIMEOUT=1 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=2",
 			"",
-			Setting{Name: "shutdown-timeout", Value: "1", Source: Source{FromEnv, "PET_SHUTDOWN_TIMEOUT"}},
+			Setting{"shutdown-timeout", "1", env("PET_SHUTDOWN_TIMEOUT"), false},
 		},
 		{
 			"second of two variables",
 			"s.py",
 			"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=2",
 			"",
-			Setting{Name: "shutdown-timeout", Value: "2", Source: Source{FromEnv, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"}},
+			Setting{"shutdown-timeout", "2", env("TORCH_ELASTIC_SHUTDOWN_TIMEOUT"), false},
 		},
 		{
 			"ours",
 			"s.py",
 			"ELASTICRUN_LOG_FORMAT=json",
 			"",
-			Setting{Name: "log-format", Value: "json", Source: Source{FromEnv, "ELASTICRUN_LOG_FORMAT"}},
+			Setting{"log-format", "json", env("ELASTICRUN_LOG_FORMAT"), false},
 		},
-		{"no PET_ for ours", "s.py", "PET_LOG_FORMAT=json", "", Setting{Name: "log-format", Value: "auto", Source: Source{FromDefault, ""}}},
-		{
-			"no PET_ for numa-binding",
-			"s.py",
-			"PET_NUMA_BINDING=node",
-			"",
-			Setting{Name: "numa-binding", Value: "", Source: Source{FromDefault, ""}},
-		},
-		{
-			"text in a file is not YAML's number",
-			"s.py",
-			"",
-			"tee: 0:3,1:2",
-			Setting{Name: "tee", Value: "0:3,1:2", Source: Source{FromFile, "elasticrun.yaml"}},
-		},
-		{
-			"range in a file is not base 60",
-			"s.py",
-			"",
-			"nnodes: 1:1",
-			Setting{Name: "nnodes", Value: "1:1", Source: Source{FromFile, "elasticrun.yaml"}},
-		},
-		{
-			"a duration in a file",
-			"s.py",
-			"",
-			"shutdown-timeout: 1m30s",
-			Setting{Name: "shutdown-timeout", Value: "1m30s", Source: Source{FromFile, "elasticrun.yaml"}},
-		},
-		{
-			"decimals in a file",
-			"s.py",
-			"",
-			"shutdown-timeout: 0.5",
-			Setting{Name: "shutdown-timeout", Value: "0.5", Source: Source{FromFile, "elasticrun.yaml"}},
-		},
+		{"no PET_ for ours", "s.py", "PET_LOG_FORMAT=json", "", Setting{"log-format", "auto", none, false}},
+		{"no PET_ for numa-binding", "s.py", "PET_NUMA_BINDING=node", "", Setting{"numa-binding", "", none, false}},
+		{"text in a file is not YAML's number", "s.py", "", "tee: 0:3,1:2", Setting{"tee", "0:3,1:2", file, false}},
+		{"range in a file is not base 60", "s.py", "", "nnodes: 1:1", Setting{"nnodes", "1:1", file, false}},
+		{"a duration in a file", "s.py", "", "shutdown-timeout: 1m30s", Setting{"shutdown-timeout", "1m30s", file, false}},
+		{"decimals in a file", "s.py", "", "shutdown-timeout: 0.5", Setting{"shutdown-timeout", "0.5", file, false}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

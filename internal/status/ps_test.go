@@ -214,24 +214,37 @@ func TestServeLocal(t *testing.T) {
 	}
 }
 
+// serveLauncher registers a launcher and serves its status until the test ends. The status follows from the events that
+// its tracker gets.
+func serveLauncher(
+	t *testing.T, machine jobs.Folders, l jobs.Launcher, secret config.Secret, closeRun CloseRun,
+) *Tracker {
+	t.Helper()
+	entry, err := machine.Register(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracker := &Tracker{}
+	observer := NewObserver(tracker, Sources{})
+	server := ServeLocal(entry, observer, secret, closeRun, zerolog.Nop())
+	t.Cleanup(func() {
+		server.Close()
+		observer.Close()
+	})
+	return tracker
+}
+
 // TestStopNotJoined checks that all launchers are asked, and that the run counts as closed only if one of them has
 // closed it.
 func TestStopNotJoined(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}
-	var tracker Tracker
-	observer := NewObserver(&tracker, Sources{})
-	defer observer.Close()
 	replies, asked := map[int]error{}, map[int]int{}
 	for pid := 1; pid <= 2; pid++ {
-		entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: pid, Started: time.Unix(int64(pid), 0)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := ServeLocal(entry, observer, config.Secret{}, func(context.Context, string) error {
+		l := jobs.Launcher{RunID: "a", PID: pid, Started: time.Unix(int64(pid), 0)}
+		serveLauncher(t, machine, l, config.Secret{}, func(context.Context, string) error {
 			asked[pid]++
 			return replies[pid]
-		}, zerolog.Nop())
-		t.Cleanup(server.Close)
+		})
 	}
 	ended := &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}
 	for _, tt := range []struct {
@@ -283,19 +296,11 @@ func TestStatusFromDirectory(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	for _, l := range []jobs.Launcher{{RunID: "a", Dir: dir}, {RunID: "b", Dir: other}, {RunID: "c", Dir: other}} {
 		l.Script, l.PID = "train.py", 7
-		entry, err := machine.Register(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var tracker Tracker
-		tracker.Emit(events.Event{Kind: events.KindLauncherStarted, RunID: l.RunID})
-		observer := NewObserver(&tracker, Sources{})
-		t.Cleanup(observer.Close)
-		server := ServeLocal(entry, observer, config.Secret{}, func(context.Context, string) error {
+		tracker := serveLauncher(t, machine, l, config.Secret{}, func(context.Context, string) error {
 			t.Error("a job was stopped")
 			return nil
-		}, zerolog.Nop())
-		t.Cleanup(server.Close)
+		})
+		tracker.Emit(events.Event{Kind: events.KindLauncherStarted, RunID: l.RunID})
 	}
 	target := config.Target{Local: true}
 	for _, tt := range []struct{ in, shown, note string }{
@@ -324,17 +329,9 @@ func TestStatusFromDirectory(t *testing.T) {
 func TestStopFromDirectory(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}
 	dir := t.TempDir()
-	entry, err := machine.Register(jobs.Launcher{RunID: "a", Script: "train.py", PID: 7, Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tracker Tracker
-	observer := NewObserver(&tracker, Sources{})
-	defer observer.Close()
 	asked := 0
 	count := func(context.Context, string) error { asked++; return nil }
-	server := ServeLocal(entry, observer, config.Secret{}, count, zerolog.Nop())
-	defer server.Close()
+	serveLauncher(t, machine, jobs.Launcher{RunID: "a", Script: "train.py", PID: 7, Dir: dir}, config.Secret{}, count)
 	anyJob, named := &config.Stop{Target: config.Target{Local: true}}, &config.Stop{Target: config.Target{Local: true, RunID: "a"}}
 	t.Chdir(t.TempDir())
 	line, err := Stop(t.Context(), anyJob, machine, "v")
@@ -356,21 +353,14 @@ func TestStopFromDirectory(t *testing.T) {
 // TestStopUnconfirmed checks the error for a launcher that has not closed its run.
 func TestStopUnconfirmed(t *testing.T) {
 	machine := jobs.Folders{t.TempDir()}
-	entry, err := machine.Register(jobs.Launcher{RunID: "a", PID: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tracker Tracker
-	observer := NewObserver(&tracker, Sources{})
-	defer observer.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	server := ServeLocal(entry, observer, config.Secret{}, func(asked context.Context, _ string) error {
+	stop := func(asked context.Context, _ string) error {
 		cancel(errors.New("no result within 15s"))
 		<-asked.Done()
 		return context.Cause(asked)
-	}, zerolog.Nop())
-	defer server.Close()
-	err = stopLocal(ctx, LocalJob{launchers: machine.List(false)}, "me")
+	}
+	serveLauncher(t, machine, jobs.Launcher{RunID: "a", PID: 7}, config.Secret{}, stop)
+	err := stopLocal(ctx, LocalJob{launchers: machine.List(false)}, "me")
 	const want = "the launcher, pid 7: it does not reply: no result within 15s, but may still close the run; " +
 		"SIGTERM to it ends its workers"
 	if err == nil || err.Error() != want {

@@ -30,17 +30,8 @@ func storeWithSecret(t *testing.T) int {
 // launcherWithSecret registers a launcher of the run that knows the secret.
 func launcherWithSecret(t *testing.T, machine jobs.Folders, runID string) {
 	t.Helper()
-	entry, err := machine.Register(jobs.Launcher{RunID: runID, PID: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
-	observer := NewObserver(&Tracker{}, Sources{})
 	never := func(context.Context, string) error { return errors.New("not asked for") }
-	server := ServeLocal(entry, observer, rdzvconf.NewSecret(drawn), never, zerolog.Nop())
-	t.Cleanup(func() {
-		server.Close()
-		observer.Close()
-	})
+	serveLauncher(t, machine, jobs.Launcher{RunID: runID, PID: 7}, rdzvconf.NewSecret(drawn), never)
 }
 
 // A command inside a Slurm job uses the secret that the job's launchers on this machine know. Without one there, it

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -282,27 +283,80 @@ func TestRunPath(t *testing.T) {
 }
 
 func TestResolveRefuses(t *testing.T) {
-	tests := []struct {
+	check := func(args []string, want string) {
+		t.Run(args[0], func(t *testing.T) {
+			_, err := resolveArgs(machine{cpus: 1}, args...)
+			wantRefusal(t, args, err, want)
+		})
+	}
+	for _, tt := range []struct{ args, problem string }{ // the problem is that of the first flag
+		{"--nnodes=1:", "must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{"--nnodes=0:1", "must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{"--nnodes=-1", "must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{"--nnodes=99999999999999999999", "must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{"--nnodes=1048577", "must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{
+			"--nproc-per-node=0",
+			"must be auto, cpu, gpu, xpu or a number between 1 and 65536; for any other device give the number",
+		},
+		{"--numa-binding=all", "must be one of node, socket, exclusive, core-complex"},
+		{"--module --no-python", "cannot be combined with --no-python: a module needs Python"},
+		{"--run-path", `the script must be an absolute path, not "s"`},
+		{"--start-method=thread", "must be one of spawn, fork, forkserver"},
+		{"--logs-specs=mine", "names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee"},
+		{"--max-restarts=-1", "must be between 0 and 1073741824"},
+		{"--max-restarts=99999999999999999999", "must be between 0 and 1073741824"},
+		{"--monitor-interval=0", "must be above 0"},
+		{"--monitor-interval=nan", "must be a number of seconds, or a duration such as 30s or 5m"},
+		{"--monitor-interval=1e999", "must be at most 1000000000 seconds"},
+		{"--shutdown-timeout=-1s", "must not be negative"},
+		{"--shutdown-timeout=-1", "must not be negative"},
+		{"--exit-barrier-timeout=-0.1", "must not be negative"},
+		{"--error-exit-timeout=soon", "must be a number of seconds, or a duration such as 30s or 5m"},
+		{"--hang-timeout=never", "must be auto, off, a number of seconds, or a duration such as 90s or 10m"},
+		{"--hang-timeout=10ms", "must be at least a second; 0 or off looks for no hang"},
+		{"--hang-action=kill", "must be one of report, restart, stop"},
+		{"--signals-to-handle=SIGTERM,SIGKILL", "SIGKILL cannot be handled by any process"},
+		{"--signals-to-handle=SIGSTOP", "SIGSTOP cannot be handled by any process"},
+		{"--signals-to-handle=SIGCHLD", "SIGCHLD is used by the launcher itself"},
+		{"--log-format=xml", "must be one of auto, console, json"},
+		{"--event-log-handler=mine", "must be one of null, console, dynamic_rendezvous"},
+		{"--restart-window=-1", "must not be negative"},
+		{"--max-node-losses=often", "must be a whole number"},
+		{"--grow=later", "must be one of now, next-restart, never"},
+		{"--min-uptime=x", "must be a number of seconds, or a duration such as 30s or 5m"},
+		{"--rejoin-timeout=30", "must be above --shutdown-timeout (30 seconds), the time in which workers may stop"},
+		{
+			"--rejoin-timeout=40 --restart-grace=41",
+			"must be above --restart-grace (41 seconds), the time in which workers may stop",
+		},
+		{"--restart-grace=-1", "must not be negative"},
+		{
+			"--rejoin-timeout=1 --shutdown-timeout=0.5",
+			"must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost",
+		},
+		{"--worker-store-port=0", "must be N or LO-HI, each a port between 1 and 65535"},
+		{"--worker-store-port=1-65536", "must be N or LO-HI, each a port between 1 and 65535"},
+		{"--worker-store-port=5-", "must be N or LO-HI, each a port between 1 and 65535"},
+		{"--worker-store-port=9-5", "LO must not be above HI: did you mean 5-9?"},
+		{"--exit-code-map=137", `"137" is not FROM=TO`},
+		{"--rdzv-id=a/b", "must not be empty or contain a slash: it is part of the log folder's name"},
+		{"--rdzv-endpoint=host:x", `the port "x" must be a number between 0 and 65535`},
+		{"--rdzv-conf=a", "a has no value: write a=VALUE"},
+		{"--rdzv-conf=rank=1", "rank is set by --node-rank"},
+		{"--master-port=65536", "must be between 0 and 65535"},
+		{"--master-port=http", "must be a whole number"},
+		{"--master-addr=host:29500", `"host:29500" is not a host name or an address`},
+	} {
+		args := strings.Fields(tt.args)
+		check(append(args, "s"), args[0]+": "+tt.problem)
+	}
+	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{""}, "the script's name is empty: elasticrun [flags] SCRIPT [ARGS...]"},
 		{[]string{"--nnodes=", "s"}, `--nnodes="": must be N or MIN:MAX, each a whole number between 1 and 1048576`},
-		{[]string{"--nnodes=1:", "s"}, "--nnodes=1:: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{[]string{"--nnodes=0:1", "s"}, "--nnodes=0:1: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{[]string{"--nnodes=-1", "s"}, "--nnodes=-1: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{
-			[]string{"--nnodes=99999999999999999999", "s"},
-			"--nnodes=99999999999999999999: must be N or MIN:MAX, each a whole number between 1 and 1048576",
-		},
-		{
-			[]string{"--nnodes=1048577", "s"},
-			"--nnodes=1048577: must be N or MIN:MAX, each a whole number between 1 and 1048576",
-		},
-		{
-			[]string{"--nproc-per-node=0", "s"},
-			"--nproc-per-node=0: must be auto, cpu, gpu, xpu or a number between 1 and 65536; for any other device give the number",
-		},
 		{
 			[]string{"--nproc=hpu", "s"},
 			"--nproc-per-node=hpu: must be auto, cpu, gpu, xpu or a number between 1 and 65536; for any other device give the number",
@@ -316,131 +370,31 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--role=", "s"}, `--role="": must not be empty`},
 		{[]string{"--node-rank", "-1", "s"}, "--node-rank=-1: must be between 0 and 1048576"},
 		{[]string{"--node-rank", "x", "s"}, "--node-rank=x: must be a whole number"},
-		{[]string{"--numa-binding=all", "s"}, "--numa-binding=all: must be one of node, socket, exclusive, core-complex"},
-		{[]string{"--module", "--no-python", "s"}, "--module: cannot be combined with --no-python: a module needs Python"},
-		{[]string{"--run-path", "s"}, `--run-path: the script must be an absolute path, not "s"`},
-		{[]string{"--start-method=thread", "s"}, "--start-method=thread: must be one of spawn, fork, forkserver"},
-		{
-			[]string{"--logs-specs=mine", "s"},
-			"--logs-specs=mine: names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee",
-		},
-		{[]string{"--max-restarts=-1", "s"}, "--max-restarts=-1: must be between 0 and 1073741824"},
-		{
-			[]string{"--max-restarts=99999999999999999999", "s"},
-			"--max-restarts=99999999999999999999: must be between 0 and 1073741824",
-		},
-		{[]string{"--monitor-interval=0", "s"}, "--monitor-interval=0: must be above 0"},
-		{
-			[]string{"--monitor-interval=nan", "s"},
-			"--monitor-interval=nan: must be a number of seconds, or a duration such as 30s or 5m",
-		},
-		{[]string{"--monitor-interval=1e999", "s"}, "--monitor-interval=1e999: must be at most 1000000000 seconds"},
-		{[]string{"--shutdown-timeout=-1s", "s"}, "--shutdown-timeout=-1s: must not be negative"},
-		{[]string{"--shutdown-timeout=-1", "s"}, "--shutdown-timeout=-1: must not be negative"},
 		{
 			[]string{"--shutdown-timeout=", "s"},
 			`--shutdown-timeout="": must be a number of seconds, or a duration such as 30s or 5m`,
 		},
-		{[]string{"--exit-barrier-timeout=-0.1", "s"}, "--exit-barrier-timeout=-0.1: must not be negative"},
-		{
-			[]string{"--error-exit-timeout=soon", "s"},
-			"--error-exit-timeout=soon: must be a number of seconds, or a duration such as 30s or 5m",
-		},
-		{
-			[]string{"--hang-timeout=never", "s"},
-			"--hang-timeout=never: must be auto, off, a number of seconds, or a duration such as 90s or 10m",
-		},
-		{
-			[]string{"--hang-timeout=10ms", "s"},
-			"--hang-timeout=10ms: must be at least a second; 0 or off looks for no hang",
-		},
-		{[]string{"--hang-action=kill", "s"}, "--hang-action=kill: must be one of report, restart, stop"},
 		{
 			[]string{"--step-pattern=step (", "s"},
 			"--step-pattern=\"step (\": is not a regular expression: error parsing regexp: missing closing ): `step (`",
 		},
 		{
-			[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"},
-			"--signals-to-handle=SIGTERM,SIGKILL: SIGKILL cannot be handled by any process",
-		},
-		{
-			[]string{"--signals-to-handle=SIGSTOP", "s"},
-			"--signals-to-handle=SIGSTOP: SIGSTOP cannot be handled by any process",
-		},
-		{[]string{"--signals-to-handle=SIGCHLD", "s"}, "--signals-to-handle=SIGCHLD: SIGCHLD is used by the launcher itself"},
-		{[]string{"--log-format=xml", "s"}, "--log-format=xml: must be one of auto, console, json"},
-		{
-			[]string{"--event-log-handler=mine", "s"},
-			"--event-log-handler=mine: must be one of null, console, dynamic_rendezvous",
-		},
-		{[]string{"--restart-window=-1", "s"}, "--restart-window=-1: must not be negative"},
-		{[]string{"--max-node-losses=often", "s"}, "--max-node-losses=often: must be a whole number"},
-		{[]string{"--grow=later", "s"}, "--grow=later: must be one of now, next-restart, never"},
-		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds, or a duration such as 30s or 5m"},
-		{
-			[]string{"--rejoin-timeout=30", "s"},
-			"--rejoin-timeout=30: must be above --shutdown-timeout (30 seconds), the time in which workers may stop",
-		},
-		{
-			[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"},
-			"--rejoin-timeout=40: must be above --restart-grace (41 seconds), the time in which workers may stop",
-		},
-		{[]string{"--restart-grace=-1", "s"}, "--restart-grace=-1: must not be negative"},
-		{
-			[]string{"--rejoin-timeout=1", "--shutdown-timeout=0.5", "s"},
-			"--rejoin-timeout=1: must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost",
-		},
-		{
-			[]string{"--worker-store-port=0", "s"},
-			"--worker-store-port=0: must be N or LO-HI, each a port between 1 and 65535",
-		},
-		{
-			[]string{"--worker-store-port=1-65536", "s"},
-			"--worker-store-port=1-65536: must be N or LO-HI, each a port between 1 and 65535",
-		},
-		{
-			[]string{"--worker-store-port=5-", "s"},
-			"--worker-store-port=5-: must be N or LO-HI, each a port between 1 and 65535",
-		},
-		{[]string{"--worker-store-port=9-5", "s"}, "--worker-store-port=9-5: LO must not be above HI: did you mean 5-9?"},
-		{[]string{"--exit-code-map=137", "s"}, `--exit-code-map=137: "137" is not FROM=TO`},
-		{
 			[]string{"--rdzv-id=", "s"},
 			`--rdzv-id="": must not be empty or contain a slash: it is part of the log folder's name`,
 		},
-		{
-			[]string{"--rdzv-id=a/b", "s"},
-			"--rdzv-id=a/b: must not be empty or contain a slash: it is part of the log folder's name",
-		},
 		{[]string{"--rdzv-backend=", "s"}, `--rdzv-backend="": must not be empty`},
-		{
-			[]string{"--rdzv-endpoint=host:x", "s"},
-			`--rdzv-endpoint=host:x: the port "x" must be a number between 0 and 65535`,
-		},
 		{
 			[]string{"--rdzv-backend=static", "--rdzv-endpoint=host", "s"},
 			"--rdzv-endpoint=host: the static backend needs HOST:PORT",
 		},
 		{[]string{"--rdzv-backend=static", "--node-rank=1", "s"}, "--node-rank=1: must be below the number of nodes, 1"},
-		{[]string{"--rdzv-conf=a", "s"}, "--rdzv-conf=a: a has no value: write a=VALUE"},
-		{[]string{"--rdzv-conf=rank=1", "s"}, "--rdzv-conf=rank=1: rank is set by --node-rank"},
-		{[]string{"--master-port=65536", "s"}, "--master-port=65536: must be between 0 and 65535"},
-		{[]string{"--master-port=http", "s"}, "--master-port=http: must be a whole number"},
-		{
-			[]string{"--master-addr=host:29500", "s"},
-			`--master-addr=host:29500: "host:29500" is not a host name or an address`,
-		},
 		{[]string{"--local-addr=a b", "s"}, `--local-addr="a b": "a b" is not a host name or an address`},
 		{
 			[]string{"--role=a\nb", "--nnodes=0\n", "s"},
 			`--nnodes="0\n": must be N or MIN:MAX, each a whole number between 1 and 1048576`,
 		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.args[0], func(t *testing.T) {
-			_, err := resolveArgs(machine{cpus: 1}, tt.args...)
-			wantRefusal(t, tt.args, err, tt.want)
-		})
+	} {
+		check(tt.args, tt.want)
 	}
 	for _, tt := range []struct {
 		counter Counter

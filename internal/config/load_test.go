@@ -216,10 +216,22 @@ func TestConfigFileChoice(t *testing.T) {
 
 // TestBadInput has the error line of each kind of bad input, which names the input as the user wrote it.
 func TestBadInput(t *testing.T) {
-	tests := []struct {
+	check := func(line, env, file, want string) {
+		t.Run(line+"|"+env+"|"+file, func(t *testing.T) {
+			clean(t)
+			if env != "" {
+				setEnv(t, env)
+			}
+			if file != "" {
+				write(t, "elasticrun.yaml", file)
+			}
+			_, err := load(line)
+			wantRefusal(t, line, err, want)
+		})
+	}
+	for _, tt := range []struct {
 		line string
 		env  string // one variable, NAME=VALUE
-		file string
 		want string
 	}{
 		{line: "", want: "no script given: elasticrun [flags] SCRIPT [ARGS...]"},
@@ -228,20 +240,10 @@ func TestBadInput(t *testing.T) {
 			line: "--bogus s.py",
 			want: "--bogus: unknown flag; elasticrun --help lists them; the script's own flags go after the script",
 		},
-
 		{line: "--nnodes=4:2 s.py", want: "--nnodes=4:2: MIN must not be above MAX: did you mean 2:4?"},
-		{line: "s.py", env: "PET_NNODES=4:2", want: "PET_NNODES=4:2: MIN must not be above MAX: did you mean 2:4?"},
-		{
-			line: "s.py",
-			file: "nnodes: 4:2",
-			want: "elasticrun.yaml: nnodes: 4:2: MIN must not be above MAX: did you mean 2:4?",
-		},
 		{line: "--nnodes=0 s.py", want: "--nnodes=0: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{line: "--nnodes=a:b s.py", want: "--nnodes=a:b: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{
-			line: "--nnodes=1:2:3 s.py",
-			want: "--nnodes=1:2:3: must be N or MIN:MAX, each a whole number between 1 and 1048576",
-		},
+		{line: "--nnodes=1:2:3 s.py", want: "--nnodes=1:2:3: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{line: "--nnodes=2 s.py", want: "--nnodes=2: " + typeOneOf},
 		{line: "--nnodes=1:2 s.py", env: "MASTER_PORT=29500", want: "--nnodes=1:2: " + typeOneOf},
 		{
@@ -249,139 +251,82 @@ func TestBadInput(t *testing.T) {
 			want: "PET_NNODES=2: several nodes need an endpoint at which they meet: give --rdzv-endpoint=HOST[:PORT], the address of etcd",
 		},
 		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + typeOneOf},
-
 		{
-			line: "s.py",
-			env:  "PET_RDZV_CONF=password=a b,timeout=x",
+			line: "s.py", env: "PET_RDZV_CONF=password=a b,timeout=x",
 			want: "PET_RDZV_CONF=password=(hidden): timeout must be a whole number, at least 1",
 		},
-
 		{line: "s.py", env: "PET_MAX_RESTARTS=", want: `PET_MAX_RESTARTS="": must be a whole number`},
 		{line: "s.py", env: "PET_MASTER_PORT=", want: `PET_MASTER_PORT="": must be a whole number`},
-		{line: "s.py", env: "PET_STANDALONE=true", want: "PET_STANDALONE=true: must be a whole number: 1 is on, 0 is off"},
 		{line: "s.py", env: "PET_MODULE=", want: `PET_MODULE="": must be a whole number: 1 is on, 0 is off`},
-		{line: "s.py", env: "PET_START_METHOD=x", want: "PET_START_METHOD=x: must be one of spawn, fork, forkserver"},
-		{
-			line: "s.py",
-			env:  "LOGLEVEL=loud",
-			want: "LOGLEVEL=loud: must be one of trace, debug, info, warning, error, critical",
-		},
-		{
-			line: "s.py",
-			env:  "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1",
-			want: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1: must not be negative",
-		},
-		{
-			line: "s.py",
-			env:  "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon",
-			want: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon: must be a number of seconds, or a duration such as 30s or 5m",
-		},
-
 		{line: "--config gone.yaml s.py", want: "--config=gone.yaml: cannot read the config file: no such file or directory"},
 		{line: "--config . s.py", want: "--config=.: cannot read the config file: is a directory"},
 		{line: "--config= s.py", want: `--config="": cannot read the config file: no such file or directory`},
-		{
-			line: "s.py",
-			env:  "ELASTICRUN_CONFIG=gone.yaml",
-			want: "ELASTICRUN_CONFIG=gone.yaml: cannot read the config file: no such file or directory",
-		},
-		{
-			line: "s.py",
-			file: "nprocs-per-node: 2",
-			want: "elasticrun.yaml: nprocs-per-node: unknown key; the nearest is nproc-per-node",
-		},
-		{
-			line: "s.py",
-			file: "nproc_per_nod: 2",
-			want: "elasticrun.yaml: nproc_per_nod: unknown key; the nearest is nproc-per-node",
-		},
-		{
-			line: "s.py",
-			file: "NNODES: 2",
-			want: "elasticrun.yaml: NNODES: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
-		},
-		{line: "s.py", file: "zzz.nnodes: 2", want: "elasticrun.yaml: zzz.nnodes: unknown key; the nearest is nnodes"},
-		{
-			line: "s.py",
-			file: "script: s.py",
-			want: "elasticrun.yaml: script: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
-		},
-		{
-			line: "s.py",
-			file: "bogus: {}",
-			want: "elasticrun.yaml: bogus: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
-		},
-		{
-			line: "s.py",
-			file: "bogus:",
-			want: "elasticrun.yaml: bogus: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
-		},
-		{line: "s.py", file: "config: x", want: "elasticrun.yaml: config: belongs on the command line, not in a config file"},
-		{line: "s.py", file: "rdzv-conf: {join_timeout: 5}", want: "elasticrun.yaml: rdzv-conf: must be text, got a map"},
-		{line: "s.py", file: "nnodes: {}", want: "elasticrun.yaml: nnodes: must be text or a whole number, got a map"},
-		{line: "s.py", file: "nnodes: [1, 2]", want: "elasticrun.yaml: nnodes: must be text or a whole number, got a list"},
-		{line: "s.py", file: "nnodes:", want: "elasticrun.yaml: nnodes: must be text or a whole number, got nothing"},
-		{line: "s.py", file: "nnodes: 1.5", want: "elasticrun.yaml: nnodes: must be text or a whole number, got 1.5"},
-		{line: "s.py", file: "rdzv-id: 010", want: "elasticrun.yaml: rdzv-id: must be text, got 8: put it in quotes"},
-		{line: "s.py", file: "role: true", want: "elasticrun.yaml: role: must be text, got true: put it in quotes"},
-		{line: "s.py", file: "max-restarts: many", want: `elasticrun.yaml: max-restarts: must be a whole number, got "many"`},
-		{line: "s.py", file: `max-restarts: "3"`, want: `elasticrun.yaml: max-restarts: must be a whole number, got "3"`},
-		{line: "s.py", file: "max-restarts: 1.5", want: "elasticrun.yaml: max-restarts: must be a whole number, got 1.5"},
-		{
-			line: "s.py",
-			file: `shutdown-timeout: "0"`,
-			want: `elasticrun.yaml: shutdown-timeout: must be a number of seconds or a duration such as 30s, got "0"`,
-		},
-		{line: "s.py", file: "standalone: 1", want: "elasticrun.yaml: standalone: must be true or false, got 1"},
-		{
-			line: "s.py",
-			file: "shutdown-timeout: .inf",
-			want: "elasticrun.yaml: shutdown-timeout: +Inf: must be at most 1000000000 seconds",
-		},
-		{
-			line: "s.py",
-			file: "max-restarts: 1\nmax_restarts: 2",
-			want: "elasticrun.yaml: max_restarts: given in both spellings; keep one",
-		},
-		{line: "s.py", file: "max_restarts: -1", want: "elasticrun.yaml: max-restarts: -1: must be between 0 and 1073741824"},
-		{line: "s.py", file: "- nnodes", want: "elasticrun.yaml: line 1: must be keys with values, such as nnodes: 2"},
-		{
-			line: "s.py",
-			file: "nnodes: [",
-			want: "elasticrun.yaml: near line 1: a list or a map does not end, or a value begins with a comma or a closing bracket: " +
-				"put it in quotes",
-		},
-		{
-			line: "s.py",
-			file: "nnodes: 1\nnnodes: 2",
-			want: `elasticrun.yaml: line 2: "nnodes" is there twice, first in line 1: keep one`,
-		},
-		{line: "s.py", file: "just text", want: "elasticrun.yaml: line 1: must be keys with values, such as nnodes: 2"},
-		{
-			line: "s.py",
-			file: "role: a\nnnodes: 1: 2",
-			want: "elasticrun.yaml: line 2: no colon may stand here: put a value that has a colon in quotes, and check that the " +
-				"line above has a colon and the same indentation",
-		},
-		{line: "s.py", file: "role: a\nrdzv-id: \"\xff\"", want: "elasticrun.yaml: line 2: is not UTF-8 text"},
-		{
-			line: "s.py",
-			file: "role: \x1b[31m",
-			want: "elasticrun.yaml: has a control character: remove it",
-		},
+	} {
+		check(tt.line, tt.env, "", tt.want)
 	}
-	for _, tt := range tests {
-		t.Run(tt.line+"|"+tt.env+"|"+tt.file, func(t *testing.T) {
-			clean(t)
-			if tt.env != "" {
-				setEnv(t, tt.env)
-			}
-			if tt.file != "" {
-				write(t, "elasticrun.yaml", tt.file)
-			}
-			_, err := load(tt.line)
-			wantRefusal(t, tt.line, err, tt.want)
-		})
+	for _, tt := range []struct{ env, problem string }{
+		{"PET_NNODES=4:2", "MIN must not be above MAX: did you mean 2:4?"},
+		{"PET_STANDALONE=true", "must be a whole number: 1 is on, 0 is off"},
+		{"PET_START_METHOD=x", "must be one of spawn, fork, forkserver"},
+		{"LOGLEVEL=loud", "must be one of trace, debug, info, warning, error, critical"},
+		{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1", "must not be negative"},
+		{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon", "must be a number of seconds, or a duration such as 30s or 5m"},
+		{"ELASTICRUN_CONFIG=gone.yaml", "cannot read the config file: no such file or directory"},
+	} {
+		check("s.py", tt.env, "", tt.env+": "+tt.problem)
+	}
+	for _, tt := range []struct{ file, problem string }{
+		{"nnodes: 4:2", "nnodes: 4:2: MIN must not be above MAX: did you mean 2:4?"},
+		{"nprocs-per-node: 2", "nprocs-per-node: unknown key; the nearest is nproc-per-node"},
+		{"nproc_per_nod: 2", "nproc_per_nod: unknown key; the nearest is nproc-per-node"},
+		{
+			"NNODES: 2",
+			"NNODES: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
+		},
+		{"zzz.nnodes: 2", "zzz.nnodes: unknown key; the nearest is nnodes"},
+		{
+			"script: s.py",
+			"script: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
+		},
+		{
+			"bogus: {}",
+			"bogus: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
+		},
+		{
+			"bogus:",
+			"bogus: unknown key; keys are the long flags without their dashes (the script is given on the command line)",
+		},
+		{"config: x", "config: belongs on the command line, not in a config file"},
+		{"rdzv-conf: {join_timeout: 5}", "rdzv-conf: must be text, got a map"},
+		{"nnodes: {}", "nnodes: must be text or a whole number, got a map"},
+		{"nnodes: [1, 2]", "nnodes: must be text or a whole number, got a list"},
+		{"nnodes:", "nnodes: must be text or a whole number, got nothing"},
+		{"nnodes: 1.5", "nnodes: must be text or a whole number, got 1.5"},
+		{"rdzv-id: 010", "rdzv-id: must be text, got 8: put it in quotes"},
+		{"role: true", "role: must be text, got true: put it in quotes"},
+		{"max-restarts: many", `max-restarts: must be a whole number, got "many"`},
+		{`max-restarts: "3"`, `max-restarts: must be a whole number, got "3"`},
+		{"max-restarts: 1.5", "max-restarts: must be a whole number, got 1.5"},
+		{`shutdown-timeout: "0"`, `shutdown-timeout: must be a number of seconds or a duration such as 30s, got "0"`},
+		{"standalone: 1", "standalone: must be true or false, got 1"},
+		{"shutdown-timeout: .inf", "shutdown-timeout: +Inf: must be at most 1000000000 seconds"},
+		{"max-restarts: 1\nmax_restarts: 2", "max_restarts: given in both spellings; keep one"},
+		{"max_restarts: -1", "max-restarts: -1: must be between 0 and 1073741824"},
+		{"- nnodes", "line 1: must be keys with values, such as nnodes: 2"},
+		{
+			"nnodes: [",
+			"near line 1: a list or a map does not end, or a value begins with a comma or a closing bracket: put it in quotes",
+		},
+		{"nnodes: 1\nnnodes: 2", `line 2: "nnodes" is there twice, first in line 1: keep one`},
+		{"just text", "line 1: must be keys with values, such as nnodes: 2"},
+		{
+			"role: a\nnnodes: 1: 2",
+			"line 2: no colon may stand here: put a value that has a colon in quotes, and check that the line above has a colon and the same indentation",
+		},
+		{"role: a\nrdzv-id: \"\xff\"", "line 2: is not UTF-8 text"},
+		{"role: \x1b[31m", "has a control character: remove it"},
+	} {
+		check("s.py", "", tt.file, "elasticrun.yaml: "+tt.problem)
 	}
 }
 

@@ -68,6 +68,27 @@ func (r *Rendezvous) Close(ctx context.Context) {
 	}
 }
 
+// CloseRun closes the run for all nodes. by names who asks, in words for people. The error is an [*rdzv.EndedError] if
+// the run had ended before or ended in another way, and [elastic.ErrNotJoined] if only this node ends. Workers may
+// still be stopping when it returns.
+func (r *Rendezvous) CloseRun(ctx context.Context, by string) error {
+	known, _ := r.Handler.(interface{ Outcome() *rdzv.Outcome })
+	if known != nil {
+		if o := known.Outcome(); o != nil {
+			return &rdzv.EndedError{Outcome: *o}
+		}
+	}
+	if err := r.Handler.SetClosed(ctx, by); err != nil {
+		return err
+	}
+	if known != nil {
+		if o := known.Outcome(); o != nil && o.Ending != rdzv.EndClosed {
+			return &rdzv.EndedError{Outcome: *o}
+		}
+	}
+	return nil
+}
+
 // Open makes the handler of this node. If the job can have several nodes, it claims an identity for this node first. It
 // connects to nothing yet.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, error) {
@@ -219,16 +240,13 @@ func (o Options) configure(cfg *config.Config, e *elastic.Options) {
 		runID: cfg.RunID, r: cfg.Rendezvous, version: o.Version, lifeline: o.Lifeline, log: o.Logger,
 	}
 	if access, ok := e.Access.(*elastic.C10d); ok {
-		notices.access, access.Store = access, o.store
+		notices.access, access.Store = access, o.Lifeline.SetRecord // the guard gets what another agent needs to take over
 		if e.SharedRunID {
 			access.Label = e.Node.Command
 		}
 	}
 	e.Session = notices.session
 }
-
-// store gives the guard the state that another agent needs to take over the store.
-func (o Options) store(stored []byte) error { return o.Lifeline.SetRecord(stored) }
 
 // awaitGuard waits until the guard has reaped the workers of the last round, so that new workers may start.
 func (o Options) awaitGuard(ctx context.Context) error {

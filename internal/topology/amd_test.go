@@ -83,28 +83,6 @@ func partitioned() fstest.MapFS {
 	return kfdMachine(nodes...)
 }
 
-// denied returns a machine in which this process may not read a file.
-func denied(machine fstest.MapFS, name string) fs.FS { return unreadable{machine, name} }
-
-type unreadable struct {
-	fstest.MapFS
-	name string
-}
-
-func (u unreadable) Open(name string) (fs.File, error) {
-	if name == u.name {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
-	}
-	return u.MapFS.Open(name)
-}
-
-func (u unreadable) ReadFile(name string) ([]byte, error) {
-	if name == u.name {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
-	}
-	return u.MapFS.ReadFile(name)
-}
-
 // ids returns the GPUs as "ID@bus" of their PCI address.
 func ids(gpus []GPU) string {
 	var all []string
@@ -203,7 +181,7 @@ func TestAMD(t *testing.T) {
 				"dev/dri/renderD144", "dev/dri/renderD160", "dev/dri/renderD168", "dev/dri/renderD176"),
 			want: "0@35 1@75",
 		},
-		{name: "a GPU that the cgroup excludes", machine: denied(eightInstincts(), kfdNodes+"/2/properties"), want: "0@15 1@25 2@35 3@45 4@55 5@65 6@75"},
+		{name: "a GPU that the cgroup excludes", machine: deniedFS{eightInstincts(), kfdNodes + "/2/properties"}, want: "0@15 1@25 2@35 3@45 4@55 5@65 6@75"},
 		{name: "properties that are garbage", machine: with(apu, kfdNodes+"/1/properties", "\x00\xff simd_count\n"), kind: CUDAGPU},
 		{name: "an id that is garbage", machine: with(apu, kfdNodes+"/1/gpu_id", "x"), kind: CUDAGPU},
 		{name: "a strange node", machine: with(apu, kfdNodes+"/x/gpu_id", "7"), kind: CUDAGPU, want: "0@c1"},

@@ -83,7 +83,7 @@ func TestIntel(t *testing.T) {
 		{name: "a display adapter", machine: drmMachine(drmDevice{"ast", "1A03:2000", "0000:04:00.0", 0}), kind: XPU},
 		{name: "the driver for virtual machines", machine: drmMachine(drmDevice{"vfio-pci", "8086:E20B", "0000:03:00.0", 0}), kind: XPU},
 		{name: "no device node", machine: without(drmMachine(arc), "dev/dri/renderD128")},
-		{name: "uevent that cannot be read", machine: denied(drmMachine(arc), "sys/class/drm/renderD128/device/uevent")},
+		{name: "uevent that cannot be read", machine: deniedFS{drmMachine(arc), "sys/class/drm/renderD128/device/uevent"}},
 		{name: "uevent that is garbage", machine: with(drmMachine(arc), "sys/class/drm/renderD128/device/uevent", "\x00=\xff\nPCI_ID"), kind: XPU},
 
 		{name: "tiles", machine: pvc, want: "0@29 1@29 2@4d 3@4d"},

@@ -187,24 +187,19 @@ func (s *Store) revoke(ctx context.Context, leases map[time.Duration]clientv3.Le
 // sessionKeyOnce creates the session's key when it is first needed. Most agents only write keys that they own and never
 // need it.
 type sessionKeyOnce struct {
-	lock chan struct{} // holds one token: the right to use made
+	lock chan struct{} // holds a token while somebody uses made; capacity 1
 	made bool
-}
-
-func (f *sessionKeyOnce) init() {
-	f.lock = make(chan struct{}, 1)
-	f.lock <- struct{}{}
 }
 
 func (f *sessionKeyOnce) make(ctx context.Context, s *Store) error {
 	ctx, cancel := s.op(ctx)
 	defer cancel()
 	select {
-	case <-f.lock:
+	case f.lock <- struct{}{}:
 	case <-ctx.Done():
 		return s.explain(ctx, "prepare a commit", context.Cause(ctx))
 	}
-	defer func() { f.lock <- struct{}{} }()
+	defer func() { <-f.lock }()
 	if f.made {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // After a commit with an unknown outcome, the next commit first begins a new epoch. The first epoch requires that the
 // key of the second one does not exist, so a session without such an incident needs no extra key and no extra request.
 type commitFence struct {
-	lock        chan struct{} // holds one token: the right to use the other fields
+	lock        chan struct{} // holds a token while somebody uses the other fields; capacity 1
 	current     fenceEpoch
 	mustAdvance bool // a commit of the current epoch has an unknown outcome
 }
@@ -26,11 +26,6 @@ type commitFence struct {
 type fenceEpoch struct {
 	number int
 	create int64
-}
-
-func (f *commitFence) init() {
-	f.lock = make(chan struct{}, 1)
-	f.lock <- struct{}{}
 }
 
 func (s *Store) epochKey(number int) string { return s.sessionKey + "/turn/" + strconv.Itoa(number) }
@@ -53,11 +48,11 @@ func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 	defer cancel()
 	f := &s.commitFence
 	select {
-	case <-f.lock:
+	case f.lock <- struct{}{}:
 	case <-ctx.Done():
 		return fenceEpoch{}, s.explain(ctx, "prepare a commit", context.Cause(ctx))
 	}
-	defer func() { f.lock <- struct{}{} }()
+	defer func() { <-f.lock }()
 	if !f.mustAdvance {
 		return f.current, nil
 	}
@@ -88,11 +83,11 @@ func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 
 // markUnknown records that a commit of epoch has an unknown outcome.
 func (s *Store) markUnknown(epoch fenceEpoch) {
-	<-s.commitFence.lock
+	s.commitFence.lock <- struct{}{}
 	if s.commitFence.current == epoch {
 		s.commitFence.mustAdvance = true
 	}
-	s.commitFence.lock <- struct{}{}
+	<-s.commitFence.lock
 }
 
 // errEpochEnded means that a commit was not applied because its epoch had ended.

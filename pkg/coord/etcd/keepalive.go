@@ -32,26 +32,20 @@ func (s *Store) KeepAlive(ctx context.Context) error {
 // keepAliveStream is the stream of keep-alive requests. It stays open between requests and is reopened after an error.
 type keepAliveStream struct {
 	store   *Store
-	lock    chan struct{} // holds one token: the right to use the fields below
+	lock    chan struct{} // holds a token while somebody uses the fields below; capacity 1
 	stream  pb.Lease_LeaseKeepAliveClient
 	cancel  context.CancelFunc // ends the stream
 	stopped bool
 }
 
-func (p *keepAliveStream) init(s *Store) {
-	p.store = s
-	p.lock = make(chan struct{}, 1)
-	p.lock <- struct{}{}
-}
-
 // renew renews the lease and returns its remaining seconds, which are 0 if it has ended.
 func (p *keepAliveStream) renew(ctx context.Context) (seconds int64, err error) {
 	select {
-	case <-p.lock:
+	case p.lock <- struct{}{}:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	defer func() { p.lock <- struct{}{} }()
+	defer func() { <-p.lock }()
 	if p.stopped {
 		return 0, context.Canceled
 	}
@@ -125,10 +119,10 @@ func (p *keepAliveStream) closeStream() {
 
 // stop ends the stream for good. It waits for a renew in progress, which ends by its own timeout.
 func (p *keepAliveStream) stop() {
-	<-p.lock
+	p.lock <- struct{}{}
 	p.stopped = true
 	p.closeStream()
-	p.lock <- struct{}{}
+	<-p.lock
 }
 
 // peerOf returns the address of the peer of a stream with that context, or nil.

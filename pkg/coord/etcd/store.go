@@ -77,9 +77,8 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 // succeed.
 func newStore(options Options, onPermanentFailure func()) *Store {
 	s := &Store{options: options, conns: newConns(len(options.Endpoints), onPermanentFailure), lost: make(chan struct{})}
-	s.keepAlives.init(s)
-	s.keyOnce.init()
-	s.commitFence.init()
+	s.keepAlives = keepAliveStream{store: s, lock: make(chan struct{}, 1)}
+	s.keyOnce.lock, s.commitFence.lock = make(chan struct{}, 1), make(chan struct{}, 1)
 	return s
 }
 

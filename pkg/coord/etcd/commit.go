@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,7 +23,8 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 	}
 	// A commit of a lost session must do nothing. A transaction with an owned put fails if the session's lease is gone.
 	// Other transactions are guarded by the session's key, if etcd's limit leaves room for one more guard.
-	guardSession := !hasOwnedPut(ops) && len(guards) < coord.MaxOps
+	ownedPut := slices.ContainsFunc(ops, func(op coord.Op) bool { return op.Owned && !op.Delete })
+	guardSession := !ownedPut && len(guards) < coord.MaxOps
 	if guardSession {
 		if err := s.keyOnce.make(ctx, s); err != nil {
 			return 0, err
@@ -52,15 +54,6 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 		}
 		return rev, err
 	}
-}
-
-func hasOwnedPut(ops []coord.Op) bool {
-	for _, op := range ops {
-		if op.Owned && !op.Delete {
-			return true
-		}
-	}
-	return false
 }
 
 // outcome says whether etcd has applied a transaction.

@@ -74,8 +74,8 @@ func (p *keepAliveStream) renew(ctx context.Context) (seconds int64, err error) 
 func (p *keepAliveStream) open(ctx context.Context) error {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	client, options := p.store.leaseClient()
-	stream, err := client.LeaseKeepAlive(streamCtx, options...)
+	conn, options := p.store.streams()
+	stream, err := pb.NewLeaseClient(conn).LeaseKeepAlive(streamCtx, options...)
 	if err != nil {
 		stop()
 		cancel()

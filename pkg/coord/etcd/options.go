@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -46,20 +47,11 @@ func (o Options) withDefaults() (Options, error) {
 	if (o.User == "") != (o.Password == "") {
 		return o, fmt.Errorf("etcd: user %q: give both a user and a password, or neither", o.User)
 	}
-	o.Prefix = strings.TrimRight(o.Prefix, "/")
-	if o.Prefix == "" {
-		o.Prefix = "elasticrun"
-	}
-	if o.TTL == 0 {
-		o.TTL = 15 * time.Second
-	}
+	o.Prefix = cmp.Or(strings.TrimRight(o.Prefix, "/"), "elasticrun")
+	o.TTL = cmp.Or(o.TTL, 15*time.Second)
 	o.TTL = max(2*time.Second, (o.TTL + time.Second - 1).Truncate(time.Second))
-	if o.DialTimeout == 0 {
-		o.DialTimeout = 10 * time.Second
-	}
-	if o.OpTimeout == 0 {
-		o.OpTimeout = min(o.TTL/3, 5*time.Second)
-	}
+	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
+	o.OpTimeout = cmp.Or(o.OpTimeout, min(o.TTL/3, 5*time.Second))
 	if o.Logger == nil {
 		nop := zerolog.Nop()
 		o.Logger = &nop

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -217,16 +216,6 @@ func (s *Store) streams() (*grpc.ClientConn, []grpc.CallOption) {
 
 // maxMessage is the size limit of an answer: a list of all agents' keys has no smaller limit.
 const maxMessage = 1<<31 - 1
-
-func (s *Store) leaseClient() (pb.LeaseClient, []grpc.CallOption) {
-	conn, options := s.streams()
-	return pb.NewLeaseClient(conn), options
-}
-
-func (s *Store) watchClient() (pb.WatchClient, []grpc.CallOption) {
-	conn, options := s.streams()
-	return pb.NewWatchClient(conn), options
-}
 
 // Get implements [coord.Getter]. The store needs it because the member that serves a watch may lag behind the others.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {

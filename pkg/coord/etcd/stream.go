@@ -27,9 +27,9 @@ type stream struct {
 func (s *Store) openStream(ctx context.Context, prefix string, from int64) (*stream, error) {
 	// A member without a leader must return an error instead of staying silent.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	watches, options := s.watchClient()
+	conn, options := s.streams()
 	stop := time.AfterFunc(s.options.OpTimeout, cancel) // Watch waits for a connection
-	client, err := watches.Watch(ctx, options...)
+	client, err := pb.NewWatchClient(conn).Watch(ctx, options...)
 	if !stop.Stop() || err != nil {
 		cancel()
 		if err == nil {

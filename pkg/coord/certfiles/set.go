@@ -38,7 +38,7 @@ func Open(files Files, log zerolog.Logger) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.content, s.versions.used = content, now
+	s.content = content
 	s.versions.read(now, time.Now(), true)
 	return s, nil
 }
@@ -117,7 +117,7 @@ func (s *Set) logNews(news news, err error) {
 	switch news {
 	case unusable:
 		s.log.Warn().Msgf("the new certificates are not used, and the ones before stay in use: %v", err)
-	case repaired, replaced:
+	case replaced:
 		s.log.Info().Msg("the certificates' files have changed: the new ones are in use")
 	}
 }

@@ -14,9 +14,8 @@ type stamps [3]stamp
 
 // versions records which versions of the files were read.
 type versions struct {
-	used    stamps // of the content in use
-	broken  bool   // the latest files are unusable
-	failed  stamps // of the unusable files
+	latest  stamps // of the latest reading
+	broken  bool   // the files of the latest reading are unusable
 	settled bool   // any change since the latest reading has changed the stamps
 }
 
@@ -25,40 +24,25 @@ type versions struct {
 const settleTime = 2 * time.Second
 
 // mustRead reports whether the files must be read. now are their present stamps.
-func (v *versions) mustRead(now stamps) bool {
-	latest := v.used
-	if v.broken {
-		latest = v.failed
-	}
-	return now != latest || !v.settled
-}
+func (v *versions) mustRead(now stamps) bool { return now != v.latest || !v.settled }
 
 // news is what to log after files were read.
 type news int
 
 const (
 	nothing  news = iota
-	replaced      // other files are in use now
+	replaced      // other files are in use now, or the files are usable again
 	unusable      // the files have become unusable
-	repaired      // the files are usable again
 )
 
 // read records that files with these stamps were read at the given time, and whether they are usable.
 func (v *versions) read(now stamps, at time.Time, usable bool) news {
 	before := *v
-	v.broken, v.settled = !usable, now.settled(at)
+	*v = versions{latest: now, broken: !usable, settled: now.settled(at)}
 	switch {
-	case !usable:
-		v.failed = now
-		if !before.broken {
-			return unusable
-		}
-		return nothing
-	case before.broken:
-		v.used = now
-		return repaired
-	case before.used != now:
-		v.used = now
+	case !usable && !before.broken:
+		return unusable
+	case usable && (before.broken || before.latest != now):
 		return replaced
 	}
 	return nothing

@@ -14,7 +14,7 @@ func TestVersions(t *testing.T) {
 		return stamps{{inode: inode, size: 7, modified: start.Add(modified).UnixNano()}}
 	}
 	old, broken, worse, fixed := at(1, -time.Hour), at(2, 10*time.Second), stamps{}, at(3, 100*time.Second)
-	v := versions{used: old}
+	v := versions{latest: old}
 	for i, step := range []struct {
 		now      stamps
 		at       time.Duration
@@ -30,12 +30,12 @@ func TestVersions(t *testing.T) {
 		{now: broken, at: 30 * time.Second},
 		{now: worse, at: 40 * time.Second, mustRead: true}, // still broken, in another way
 		{now: worse, at: 50 * time.Second},
-		{now: fixed, at: 100 * time.Second, mustRead: true, usable: true, news: repaired},
+		{now: fixed, at: 100 * time.Second, mustRead: true, usable: true, news: replaced},
 		{now: fixed, at: 110 * time.Second, mustRead: true, usable: true},
 		{now: fixed, at: 120 * time.Second},
 		{now: old, at: 130 * time.Second, mustRead: true, usable: true, news: replaced},
 		{now: broken, at: 140 * time.Second, mustRead: true, news: unusable},
-		{now: old, at: 150 * time.Second, mustRead: true, usable: true, news: repaired}, // the change was undone
+		{now: old, at: 150 * time.Second, mustRead: true, usable: true, news: replaced}, // the change was undone
 		{now: old, at: 160 * time.Second},
 	} {
 		if got := v.mustRead(step.now); got != step.mustRead {

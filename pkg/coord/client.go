@@ -276,4 +276,4 @@ func (c *Client) requestOn(cc *clientConn, frame func(request int64) []byte) (in
 }
 
 // errBroken is returned by a call during which the connection broke.
-var errBroken = &wrapped{"the connection broke", ErrUnavailable}
+var errBroken = fmt.Errorf("%w: the connection broke", ErrUnavailable)

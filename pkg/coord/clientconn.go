@@ -2,6 +2,7 @@ package coord
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -64,7 +65,7 @@ const maxPending = 8 << 20
 // send queues a frame. client.mu is held.
 func (cc *clientConn) send(frame []byte) error {
 	if len(cc.out)+len(frame) > maxPending {
-		return &wrapped{"too much data waits to be sent", ErrUnavailable}
+		return fmt.Errorf("%w: too much data waits to be sent", ErrUnavailable)
 	}
 	cc.out = append(cc.out, frame...)
 	select {

@@ -15,7 +15,7 @@ func (c *Client) run(ctx context.Context, cc *clientConn) {
 		case <-cc.readDone:
 			c.detach(cc)
 			if errors.Is(cc.err, errMalformed) {
-				c.lose(&wrapped{"the store does not follow the protocol", ErrUnavailable})
+				c.lose(fmt.Errorf("%w: the store does not follow the protocol", ErrUnavailable))
 			}
 			cc = c.reconnect(ctx)
 		case suspected := <-c.suspects:
@@ -171,10 +171,10 @@ func (c *Client) tryResume(ctx context.Context, addr string) attemptResult {
 	var refused *RefusedError
 	switch {
 	case errors.Is(err, ErrReplaced):
-		message := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", addr, a.instance)
-		result.denial = &wrapped{message, ErrReplaced}
+		result.denial = fmt.Errorf("%w: the store at %s is gone: another instance, %s, runs there now",
+			ErrReplaced, addr, a.instance)
 	case errors.As(err, &refused) && a.believes(): // otherwise anybody may have sent the refusal
-		result.denial = &wrapped{"the store is gone: " + err.Error(), ErrUnavailable}
+		result.denial = fmt.Errorf("%w: the store is gone: %s", ErrUnavailable, err.Error())
 	}
 	return result
 }

@@ -327,7 +327,7 @@ func (a *attempt) readFrame(in io.Reader, want kind) ([]byte, error) {
 func (a *attempt) refused(reason Reason, message string) error {
 	switch reason {
 	case ReasonGone:
-		return &wrapped{message, ErrSessionLost}
+		return fmt.Errorf("%w: %s", ErrSessionLost, message)
 	case ReasonFull, ReasonClosing:
 		return a.dialError(ObstacleBusy, message, nil)
 	case ReasonElsewhere: // readFrame has checked the proof of the member

@@ -141,16 +141,7 @@ func codeOf(err error) (resultCode, string) {
 }
 
 // errClosed is the error of a session that its owner has closed.
-var errClosed = &wrapped{"it was closed", ErrSessionLost}
-
-// wrapped is an error followed by a message.
-type wrapped struct {
-	message string
-	err     error
-}
-
-func (w *wrapped) Error() string { return w.err.Error() + ": " + w.message }
-func (w *wrapped) Unwrap() error { return w.err }
+var errClosed = fmt.Errorf("%w: it was closed", ErrSessionLost)
 
 // unavailable returns an ErrUnavailable that wraps the cause of ctx.
 func unavailable(ctx context.Context) error {

@@ -39,14 +39,6 @@ func (l *local) lose(err error) {
 	close(l.lost)
 }
 
-// lostErr returns why the session has ended, or nil. server.mu is held.
-func (l *local) lostErr() error {
-	if l.session.ended {
-		return l.err
-	}
-	return nil
-}
-
 func (l *local) Session() SessionID { return l.session.id }
 
 func (l *local) TTL() time.Duration { return l.server.opts.SessionTTL }
@@ -61,7 +53,7 @@ func (l *local) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waitForBacklog()
-	if err := l.lostErr(); err != nil {
+	if err := l.Err(); err != nil {
 		return 0, err
 	}
 	revision, err := s.core.commit(l.session, guards, ops, s.clock())
@@ -97,7 +89,7 @@ func (l *local) Watch(ctx context.Context, prefix string, handle func(Batch) err
 		case <-changed:
 		}
 		s.mu.Lock()
-		err := l.lostErr()
+		err := l.Err()
 		b, _, ok := s.core.take(w)
 		if err == nil {
 			err = s.waitDurable()
@@ -125,7 +117,7 @@ func (l *local) Err() error {
 func (l *local) Close(context.Context) error {
 	l.server.mu.Lock()
 	defer l.server.mu.Unlock()
-	if l.lostErr() == nil {
+	if l.Err() == nil {
 		l.lose(errClosed)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 )
 
@@ -127,10 +128,7 @@ func (m *batchMerger) take() (b Batch, ok bool) {
 	if !m.pending || m.partial {
 		return Batch{}, false
 	}
-	events := make([]mergedEvent, 0, len(m.events))
-	for _, e := range m.events {
-		events = append(events, e)
-	}
+	events := slices.AppendSeq(make([]mergedEvent, 0, len(m.events)), maps.Values(m.events))
 	slices.SortFunc(events, func(a, b mergedEvent) int { return cmp.Compare(a.seq, b.seq) })
 	b = Batch{Revision: m.revision, Resync: m.resync}
 	for _, e := range events {

@@ -1,6 +1,8 @@
 package coord
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -152,16 +154,8 @@ func (c *core) take(w *watcher) (b Batch, fresh []bool, ok bool) {
 	changed := w.changed
 	w.changed = nil
 	c.budget.changes -= len(changed)
-	keys := make([]string, 0, len(changed))
-	for key := range changed {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b string) int {
-		if changed[a].seq < changed[b].seq {
-			return -1
-		}
-		return 1
-	})
+	keys := slices.AppendSeq(make([]string, 0, len(changed)), maps.Keys(changed))
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(changed[a].seq, changed[b].seq) })
 	for _, key := range keys {
 		known := changed[key].known
 		if e := c.entries[key]; e != nil {

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"runtime"
@@ -180,14 +181,9 @@ func (s *Server) HasSession(runID string) bool {
 func (s *Server) ReachedAt() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	addrs := make([]netip.Addr, 0, len(s.reached))
-	for a := range s.reached {
-		addrs = append(addrs, a)
-	}
-	slices.SortFunc(addrs, func(a, b netip.Addr) int {
+	return slices.SortedFunc(maps.Keys(s.reached), func(a, b netip.Addr) int {
 		return cmp.Or(cmp.Compare(s.reached[b], s.reached[a]), a.Compare(b))
 	})
-	return addrs
 }
 
 // Shutdown accepts no new sessions, waits until no client has a session, and then closes the store as Close does. If

@@ -87,14 +87,8 @@ func (m *Member) Yield(to Announcement) {
 
 // In reports whether this process is in the group with that instance id. It returns false after Close.
 func (m *Member) In(instance string) bool {
-	in := make(chan bool, 1)
-	m.call(func() { in <- m.replica != nil && m.instance == instance })
-	select {
-	case is := <-in:
-		return is
-	case <-m.done:
-		return false
-	}
+	in, _ := ask(m, func() bool { return m.replica != nil && m.instance == instance })
+	return in
 }
 
 // Wait marks this process as waiting for others to found a group, if it is in no group and knows none. The process then

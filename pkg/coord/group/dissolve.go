@@ -16,23 +16,18 @@ var (
 // people. The other members leave the group. Dissolve returns an error if this member does not lead. It returns after
 // sending the notices to clients and members, or when ctx ends. Members without a notice elect another leader.
 func (m *Member) Dissolve(ctx context.Context, reason string) error {
-	began := make(chan *serving, 1)
-	m.call(func() {
+	s, ok := ask(m, func() *serving {
 		if m.replica == nil || !m.replica.Status().Leading || m.serving == nil || m.serving.server == nil {
-			began <- nil
-			return
+			return nil
 		}
 		m.gone, m.dissolving = true, true
 		m.serving.server.End(reason)
-		began <- m.serving
+		return m.serving
 	})
-	var s *serving
-	select {
-	case s = <-began:
-	case <-m.done:
+	switch {
+	case !ok:
 		return coord.ErrServerClosed
-	}
-	if s == nil {
+	case s == nil:
 		return errors.New("this member does not lead the group")
 	}
 	select { // the server's last frames, like all its frames, wait for a majority
@@ -44,12 +39,9 @@ func (m *Member) Dissolve(ctx context.Context, reason string) error {
 
 // dismiss notifies the other members that the group has ended, and ends this process's membership.
 func (m *Member) dismiss(ctx context.Context) error {
-	notices := make(chan []<-chan struct{}, 1)
-	m.call(func() { //nolint:contextcheck // connections to members end with them or with m
-		var sent []<-chan struct{}
+	sent, ok := ask(m, func() (sent []<-chan struct{}) { //nolint:contextcheck // connections end with members or with m
 		if m.dissolving = false; m.replica == nil {
-			notices <- nil
-			return
+			return nil
 		}
 		for _, other := range m.replica.Status().Members {
 			addr := m.addrOf(other.ID)
@@ -62,12 +54,9 @@ func (m *Member) dismiss(ctx context.Context) error {
 			}
 		}
 		m.abandon(errDissolved)
-		notices <- sent
+		return sent
 	})
-	var sent []<-chan struct{}
-	select {
-	case sent = <-notices:
-	case <-m.done:
+	if !ok {
 		return coord.ErrServerClosed
 	}
 	for _, done := range sent {

@@ -135,12 +135,10 @@ var ErrMember = errors.New("this process is in a group already")
 // Found begins a new group with this process as its only member. It returns when this member serves clients. The caller
 // must know that no other process has founded a group for the same store and that no earlier group still runs.
 func (m *Member) Found() error {
-	result := make(chan error, 1)
 	var begun chan struct{}
-	m.call(func() {
+	err, ok := ask(m, func() error {
 		if m.replica != nil {
-			result <- ErrMember
-			return
+			return ErrMember
 		}
 		err := m.become(1, rand.Text(), true)
 		if err == nil {
@@ -150,15 +148,13 @@ func (m *Member) Found() error {
 				begun = m.serving.begun
 			}
 		}
-		result <- err
+		return err
 	})
-	select {
-	case err := <-result:
-		if err != nil || begun == nil {
-			return err
-		}
-	case <-m.done:
+	switch {
+	case !ok:
 		return coord.ErrServerClosed
+	case err != nil || begun == nil:
+		return err
 	}
 	select {
 	case <-begun:
@@ -206,14 +202,18 @@ func (m *Member) call(f func()) {
 
 // do passes f to the loop and returns when the loop has called it, or after Close.
 func (m *Member) do(f func()) {
-	done := make(chan struct{})
-	m.call(func() {
-		defer close(done)
-		f()
-	})
+	ask(m, func() struct{} { f(); return struct{}{} })
+}
+
+// ask passes f to the loop and returns its result. ok is false after Close.
+func ask[T any](m *Member, f func() T) (result T, ok bool) {
+	results := make(chan T, 1)
+	m.call(func() { results <- f() })
 	select {
-	case <-done:
+	case result = <-results:
+		return result, true
 	case <-m.done:
+		return result, false
 	}
 }
 

@@ -199,18 +199,17 @@ var errEnded = errors.New("the connection has ended")
 // at its address any more. considerEnd is called only when an established connection to the member has just ended. So a
 // firewall that refuses all connections never leads to this notification.
 func (m *Member) considerEnd(ctx context.Context, p *peer) {
-	leaders := make(chan replica.ID, 1)
-	m.do(func() {
+	leader, _ := ask(m, func() replica.ID {
 		if m.replica != nil && m.peers[p.addr] == p {
 			if id := m.replica.Status().Leader; id != 0 && m.addrOf(id) == p.addr {
-				leaders <- id
+				return id
 			}
 		}
+		return 0
 	})
-	if len(leaders) == 0 {
+	if leader == 0 {
 		return
 	}
-	leader := <-leaders
 	for range endTries { // a listener may end a moment after the connections
 		nc, err := m.dial(ctx, p.addr)
 		if err == nil {

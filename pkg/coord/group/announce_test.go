@@ -142,7 +142,7 @@ func TestAnnounce(t *testing.T) {
 
 // announcesTo returns the addresses among these at which m makes an announcement when one is due.
 func announcesTo(m *Member, addrs ...string) (to []string) {
-	inLoop(m, func() {
+	m.do(func() {
 		peers, now := m.peers, m.manager.now
 		m.peers, m.manager.now = map[string]*peer{}, announceTicks
 		for _, addr := range addrs {
@@ -219,7 +219,7 @@ func TestAnnounceToNobody(t *testing.T) {
 		}
 		m.SetAnnounced(nil, "one")
 		pass(20 * time.Second)
-		inLoop(m, func() {
+		m.do(func() {
 			if len(m.peers) != 2 {
 				t.Errorf("the leader has connections to %d others, want 2", len(m.peers))
 			}
@@ -294,7 +294,7 @@ func TestYieldAfterJoining(t *testing.T) {
 		}
 		other.Yield(announcement)
 		drain(heard)
-		inLoop(other, func() { // an announcement that was on its way
+		other.do(func() { // an announcement that was on its way
 			other.handleAnnouncement(incoming{from: frame{addr: "member0:1", instance: announcement.Instance}})
 		})
 		pass(10 * time.Second)

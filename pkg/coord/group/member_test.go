@@ -241,12 +241,7 @@ func TestFormerTerm(t *testing.T) {
 		n.found("member0:1", "member1:1", "member2:1")
 		m := n.members["member0:1"]
 		var former *keeper
-		known := make(chan bool)
-		m.call(func() {
-			former = &keeper{m: m, of: m.serving}
-			close(known)
-		})
-		<-known
+		m.do(func() { former = &keeper{m: m, of: m.serving} })
 		if err := former.Write([]coord.Edit{{Bucket: "b", Key: "k", Value: []byte("v")}}); err != nil {
 			t.Fatal(err)
 		}

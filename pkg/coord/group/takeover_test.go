@@ -43,7 +43,7 @@ func (n *network) awaitLearner(leader, learner string) {
 		var isLearner bool
 		for i, addr := range []string{leader, learner} {
 			m := n.members[addr]
-			inLoop(m, func() {
+			m.do(func() {
 				if m.replica != nil {
 					s := m.replica.Status()
 					applied[i], isLearner = s.Applied, len(s.Learners) > 0

@@ -331,8 +331,10 @@ func (m *Member) handleOne(in incoming) {
 		m.adopt(in)
 	case in.kind == frameAnnounce, in.kind == frameRelay:
 		m.handleAnnouncement(in)
-	case in.kind == frameTakeOver, in.kind == frameReach:
-		m.handleRequest(in)
+	case in.kind == frameTakeOver:
+		m.handleTakeOver(in)
+	case in.kind == frameReach:
+		m.handleReach(in)
 	case m.replica == nil || in.from.instance != m.instance:
 	case in.kind == frameLeave, in.kind == frameAsk:
 		m.handleAsk(in)

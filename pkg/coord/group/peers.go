@@ -164,7 +164,13 @@ func (m *Member) sendFrom(
 		}
 		return nil, err
 	}
-	broken := m.watchEnd(nc)
+	// Without broken, a frame for a new process at the same address would be written to the former process's connection
+	// and be lost without an error.
+	broken := make(chan struct{})
+	m.running.Go(func() {
+		defer close(broken)
+		_, _ = nc.Read(make([]byte, 1)) // the other member sends nothing on this connection
+	})
 	defer func() { nc.Close(); <-broken }()
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
@@ -238,17 +244,6 @@ const (
 	endPause = 20 * time.Millisecond
 )
 
-// watchEnd returns a channel that is closed when the connection has ended. Without it, a frame for a new process at the
-// same address would be written to the former process's connection and be lost without an error.
-func (m *Member) watchEnd(nc net.Conn) <-chan struct{} {
-	ended := make(chan struct{})
-	m.running.Go(func() {
-		defer close(ended)
-		_, _ = nc.Read(make([]byte, 1)) // the other member sends nothing on this connection
-	})
-	return ended
-}
-
 // connect connects to the member at addr, with up to maxTries attempts. Meanwhile it adds further frames to the queue,
 // which it returns. After a failed attempt it releases all of them.
 func (m *Member) connect(
@@ -318,15 +313,6 @@ func (in incoming) refuse() {
 	in.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// handleRequest handles a frame whose answer goes back on the same connection.
-func (m *Member) handleRequest(in incoming) {
-	if in.kind == frameTakeOver {
-		m.handleTakeOver(in)
-		return
-	}
-	m.handleReach(in)
-}
-
 // receive reads the frames of a member's connection until it breaks or m ends.
 func (m *Member) receive(nc net.Conn) {
 	nc.SetReadDeadline(time.Now().Add(sendTimeout))
@@ -361,7 +347,10 @@ func (m *Member) receive(nc net.Conn) {
 		case in.kind == frameTakeOver, in.kind == frameReach:
 			select {
 			case f := <-answers:
-				answer(nc, f)
+				if f.kind != 0 {
+					nc.SetWriteDeadline(time.Now().Add(sendTimeout))
+					_, _ = nc.Write(f.encode())
+				}
 			case <-m.done:
 			}
 			return

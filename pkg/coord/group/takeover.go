@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -143,13 +142,4 @@ func TakeOver(ctx context.Context, opts coord.DialOptions, stored []byte, before
 		return fmt.Errorf("%w: %s", ErrRefused, answer.label)
 	}
 	return nil
-}
-
-// answer sends the answer to a request on the request's connection. It does nothing for a request without an answer.
-func answer(nc net.Conn, f frame) {
-	if f.kind == 0 {
-		return
-	}
-	nc.SetWriteDeadline(time.Now().Add(sendTimeout))
-	_, _ = nc.Write(f.encode())
 }

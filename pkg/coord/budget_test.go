@@ -2,10 +2,8 @@ package coord
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -208,11 +206,7 @@ func TestIncompleteRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{StallTimeout: 10 * time.Second})
 		defer s.Close()
-		c, err := Dial(t.Context(), DialOptions{Addr: "pipe", TTL: time.Hour, Conn: func(context.Context) (net.Conn, error) {
-			here, there := net.Pipe()
-			s.ServeConn(there)
-			return here, nil
-		}})
+		c, err := Dial(t.Context(), DialOptions{Addr: "pipe", TTL: time.Hour, Conn: pipeTo(s)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,16 +42,14 @@ func newTestGroup(t *testing.T) *testGroup {
 		}
 		refusing := NewServer(opts)
 		t.Cleanup(func() { _ = refusing.Close() })
-		g.networks[addr] = newFaultyNetwork(func(context.Context) (net.Conn, error) {
+		g.networks[addr] = newFaultyNetwork(func(ctx context.Context) (net.Conn, error) {
 			g.mu.Lock()
 			s := refusing
 			if g.servedAt == addr {
 				s = g.serving
 			}
 			g.mu.Unlock()
-			here, there := net.Pipe()
-			s.ServeConn(there)
-			return here, nil
+			return pipeTo(s)(ctx)
 		})
 	}
 	return g
@@ -357,11 +355,7 @@ func TestGroupDenials(t *testing.T) {
 			s := NewServer(opts)
 			t.Cleanup(func() { _ = s.Close() })
 			g.networks[addr].set(func() {
-				g.networks[addr].connect = func(context.Context) (net.Conn, error) {
-					here, there := net.Pipe()
-					s.ServeConn(there)
-					return here, nil
-				}
+				g.networks[addr].connect = pipeTo(s)
 			})
 		}
 		take("a:1", other)

@@ -3,7 +3,6 @@ package coord
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -290,11 +289,7 @@ func TestPendingConnections(t *testing.T) {
 func TestAnswersFollowBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})
-		a := attempt{opts: &DialOptions{Conn: func(context.Context) (net.Conn, error) {
-			here, there := net.Pipe() // a write lasts until it is read
-			s.ServeConn(there)
-			return here, nil
-		}}}
+		a := attempt{opts: &DialOptions{Conn: pipeTo(s)}} // in a pipe, a write lasts until it is read
 		client, err := a.open(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,9 +1,7 @@
 package coord
 
 import (
-	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -73,14 +71,7 @@ func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 		var log testenv.Buffer
 		s := NewServer(ServerOptions{Secret: []byte("right"), Logger: zerolog.New(&log)})
 		guess := func() {
-			_, err := Dial(t.Context(), DialOptions{
-				Addr: "pipe", Secret: []byte("wrong"),
-				Conn: func(context.Context) (net.Conn, error) {
-					here, there := net.Pipe()
-					s.ServeConn(there)
-					return here, nil
-				},
-			})
+			_, err := Dial(t.Context(), DialOptions{Addr: "pipe", Secret: []byte("wrong"), Conn: pipeTo(s)})
 			if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Reason != ReasonSecret {
 				t.Fatal(err)
 			}

@@ -43,7 +43,7 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 	}
 	outer, _ := ctx.Value(incomingKey{}).(*Call)
 	ctx = context.WithValue(ctx, incomingKey{}, &Call{Group: d.group, From: from, outer: outer})
-	return fn.run(ctx, d.group.Self(), payload)
+	return fn(ctx, d.group.Self(), payload)
 }
 
 // Call describes an incoming call to the function that serves it.

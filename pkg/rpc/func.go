@@ -78,7 +78,7 @@ func (f Func[Req, Resp]) Handle(fns *Functions, do func(ctx context.Context, req
 		}
 		return answer, nil
 	}
-	return fns.add(f.name, function{run: run})
+	return fns.add(f.name, run)
 }
 
 // Call calls f on the worker named to, which may be this worker, and returns its answer. If ctx has no deadline, the

@@ -19,12 +19,9 @@ type Functions struct {
 	closed bool
 }
 
-// function is an entry of the table; its types are hidden in run.
-type function struct {
-	// run decodes the payload, runs the function and encodes its answer. Its error is a *RemoteError, which names self,
-	// or an *EncodingError. It does not panic.
-	run func(ctx context.Context, self WorkerInfo, payload []byte) ([]byte, error)
-}
+// function is an entry of the table, which hides its types: it decodes the payload, runs the function and encodes its
+// answer. Its error is a *RemoteError, which names self, or an *EncodingError. It does not panic.
+type function func(ctx context.Context, self WorkerInfo, payload []byte) ([]byte, error)
 
 // NewFunctions returns an empty table.
 func NewFunctions() *Functions { return &Functions{} }

@@ -43,11 +43,8 @@ var _ Agent = (*grpcAgent)(nil)
 
 func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *grpcAgent {
 	a := &grpcAgent{
-		handle: args.Handle, store: options.groupStore(args.Store), limit: options.MaxPayload, log: args.Logger,
-		work: membership.NewWork(), self: self, done: make(chan struct{}),
-	}
-	if a.limit == 0 {
-		a.limit = DefaultMaxPayload
+		handle: args.Handle, store: options.groupStore(args.Store), limit: cmp.Or(options.MaxPayload, DefaultMaxPayload),
+		log: args.Logger, work: membership.NewWork(), self: self, done: make(chan struct{}),
 	}
 	if args.WorldSize == 0 {
 		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{

@@ -112,11 +112,7 @@ func (o *GRPCOptions) security() (server, client *tls.Config, err error) {
 
 // groupStore returns a view of store with the keys of the group.
 func (o *GRPCOptions) groupStore(store kvstore.Store) kvstore.Store {
-	group := o.Group
-	if group == "" {
-		group = DefaultGroup
-	}
-	return kvstore.NewPrefixStore("rpc/"+group, store)
+	return kvstore.NewPrefixStore("rpc/"+cmp.Or(o.Group, DefaultGroup), store)
 }
 
 // record returns the record that this worker publishes.

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -119,18 +120,10 @@ func (o *GRPCOptions) WithEnvironment(e Environment) BackendOptions {
 	if o != nil {
 		filled = *o
 	}
-	if filled.Address == "" {
-		filled.Address = e.Address
-	}
-	if filled.DeviceCount == 0 {
-		filled.DeviceCount = e.GPUCount
-	}
-	if filled.MaxPayload == 0 {
-		filled.MaxPayload = e.MaxPayload
-	}
-	if filled.Group == "" {
-		filled.Group = e.Group
-	}
+	filled.Address = cmp.Or(filled.Address, e.Address)
+	filled.DeviceCount = cmp.Or(filled.DeviceCount, e.GPUCount)
+	filled.MaxPayload = cmp.Or(filled.MaxPayload, e.MaxPayload)
+	filled.Group = cmp.Or(filled.Group, e.Group)
 	if filled.TLSFiles == (TLSFiles{}) && filled.ServerTLS == nil && filled.ClientTLS == nil {
 		filled.TLSFiles = e.TLS
 	}

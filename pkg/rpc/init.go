@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +143,7 @@ func (c *Config) complete() error {
 	if c.Lookup == nil {
 		c.Lookup = os.LookupEnv
 	}
-	if c.Backend == "" {
-		c.Backend = GRPC
-	}
+	c.Backend = cmp.Or(c.Backend, GRPC)
 	var err error
 	if c.Registry == nil {
 		if c.Registry, err = NewRegistry(); err != nil {

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,7 @@ type Common struct {
 
 // WithDefaults returns a copy whose unset fields have the defaults.
 func (c Common) WithDefaults() Common {
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.InitMethod == "" {
-		c.InitMethod = DefaultInitMethod
-	}
+	c.Timeout, c.InitMethod = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.InitMethod, DefaultInitMethod)
 	return c
 }
 
@@ -220,11 +216,8 @@ type UnknownBackendError struct {
 }
 
 func (e *UnknownBackendError) Error() string {
-	known := strings.Join(e.Known, ", ")
-	if known == "" {
-		known = "none"
-	}
-	return fmt.Sprintf("RPC backend %q is not registered; known: %s", e.Name, known)
+	return fmt.Sprintf("RPC backend %q is not registered; known: %s", e.Name,
+		cmp.Or(strings.Join(e.Known, ", "), "none"))
 }
 
 // OptionsTypeError means that a backend got options of another type. Got and Want are Go types.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"maps"
@@ -58,9 +59,7 @@ type Pool struct {
 func NewPool(opts ClientOptions) *Pool {
 	opts.MaxMessage = messageLimit(opts.MaxMessage)
 	opts.Quiet = max(opts.Quiet, minQuiet)
-	if opts.Timeout <= 0 {
-		opts.Timeout = 2 * time.Second
-	}
+	opts.Timeout = cmp.Or(max(opts.Timeout, 0), 2*time.Second)
 	return &Pool{opts: opts, dial: dialOptions(opts), peers: map[string]*conn{}, conns: map[*conn]struct{}{}}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -72,12 +73,8 @@ type Server struct {
 // Serve answers the clients that ln accepts until Shutdown or Close. It owns ln.
 func Serve(ln net.Listener, opts ServerOptions) *Server {
 	opts.MaxMessage = messageLimit(opts.MaxMessage)
-	if opts.Quiet <= 0 {
-		opts.Quiet = time.Second
-	}
-	if opts.Timeout <= 0 {
-		opts.Timeout = 2 * time.Second
-	}
+	opts.Quiet = cmp.Or(max(opts.Quiet, 0), time.Second)
+	opts.Timeout = cmp.Or(max(opts.Timeout, 0), 2*time.Second)
 	s := &Server{
 		opts:    opts,
 		sockets: newSockets(ln, opts.Timeout),

@@ -123,16 +123,10 @@ func (p *Pool) Keep(addrs map[string]bool) {
 func (p *Pool) Forget(addr string) {
 	p.mu.Lock()
 	c := p.peers[addr]
-	if c == nil {
-		p.mu.Unlock()
-		return
+	if c != nil {
+		p.giveUp(c)
 	}
-	p.giveUp(c)
-	last := p.removeUnused(c)
-	p.mu.Unlock()
-	if last {
-		c.close(ErrClosed)
-	}
+	p.unlock(c)
 }
 
 // Close closes all connections without a goodbye; callers end their watches first if they want one. Calls under way
@@ -159,20 +153,15 @@ func (p *Pool) acquire(addr string) (*conn, error) {
 		p.mu.Unlock()
 		return former, nil
 	}
-	unused := false
 	if former != nil { // its users close it when they release it
 		p.giveUp(former)
-		unused = p.removeUnused(former)
 	}
 	c, err := p.connect(addr)
 	if err == nil {
 		c.pooled = true
 		p.peers[addr] = c
 	}
-	p.mu.Unlock()
-	if unused {
-		former.close(ErrClosed)
-	}
+	p.unlock(former)
 	return c, err
 }
 
@@ -197,22 +186,20 @@ func (p *Pool) release(c *conn) {
 	if c.failed() || c.uses == 0 && c.unmade() {
 		p.giveUp(c)
 	}
-	last := p.removeUnused(c)
-	p.mu.Unlock()
-	if last {
-		c.close(ErrClosed)
-	}
+	p.unlock(c)
 }
 
-// removeUnused removes c from the pool if c is abandoned and has no user, and reports whether it did; the caller must
-// then close c. The caller holds the lock.
-func (p *Pool) removeUnused(c *conn) bool {
+// unlock unlocks the pool. It removes and closes c, which may be nil, if c is abandoned and has no user.
+func (p *Pool) unlock(c *conn) {
 	_, open := p.conns[c]
-	last := open && c.uses == 0 && !c.pooled
-	if last {
+	unused := open && c.uses == 0 && !c.pooled
+	if unused {
 		delete(p.conns, c)
 	}
-	return last
+	p.mu.Unlock()
+	if unused {
+		c.close(ErrClosed)
+	}
 }
 
 // giveUp makes later calls use a new connection. Present calls continue. The caller holds the lock.

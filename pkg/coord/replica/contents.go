@@ -47,35 +47,27 @@ func appendEdits(b []byte, edits iter.Seq[Edit]) []byte {
 // readEdits calls f with the parts of each edit in b. The parts share b's memory; value is nil if the edit deletes the
 // key.
 func readEdits(b []byte, f func(bucket, key, value []byte)) error {
-	field := func() ([]byte, bool) {
+	ok := true
+	field := func() []byte {
 		size, n := binary.Uvarint(b)
 		if n <= 0 || size > uint64(len(b)-n) {
-			return nil, false
+			ok, b = false, nil
+			return nil
 		}
 		end := n + int(size)
 		part := b[n:end:end]
 		b = b[end:]
-		return part, true
+		return part
 	}
 	for len(b) > 0 {
 		kind := b[0]
 		b = b[1:]
-		bucket, ok := field()
-		if !ok {
-			return errEdits
-		}
-		key, ok := field()
-		if !ok {
-			return errEdits
-		}
+		bucket, key := field(), field()
 		var value []byte
-		switch kind {
-		case kindDelete:
-		case kindPut:
-			if value, ok = field(); !ok {
-				return errEdits
-			}
-		default:
+		if kind == kindPut {
+			value = field()
+		}
+		if !ok || kind != kindPut && kind != kindDelete {
 			return errEdits
 		}
 		f(bucket, key, value)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -44,19 +45,14 @@ type Config struct {
 
 // withDefaults returns c with its defaults, or an error if a value is invalid.
 func (c Config) withDefaults() (Config, error) {
-	or := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	or(&c.HeartbeatTicks, 1)
-	or(&c.ElectionTicks, 10)
-	or(&c.SnapshotTicks, 10*c.ElectionTicks)
-	or(&c.MaxWrite, 16<<20)
-	or(&c.MaxLog, 4<<20)
-	or(&c.MaxPending, 64<<20)
-	or(&c.MaxAppend, maxAppend)
-	or(&c.MaxInflight, 4<<20)
+	c.HeartbeatTicks = cmp.Or(c.HeartbeatTicks, 1)
+	c.ElectionTicks = cmp.Or(c.ElectionTicks, 10)
+	c.SnapshotTicks = cmp.Or(c.SnapshotTicks, 10*c.ElectionTicks)
+	c.MaxWrite = cmp.Or(c.MaxWrite, 16<<20)
+	c.MaxLog = cmp.Or(c.MaxLog, 4<<20)
+	c.MaxPending = cmp.Or(c.MaxPending, 64<<20)
+	c.MaxAppend = cmp.Or(c.MaxAppend, maxAppend)
+	c.MaxInflight = cmp.Or(c.MaxInflight, 4<<20)
 	switch {
 	case !c.ID.valid():
 		return c, fmt.Errorf("replica: id %d is out of range", c.ID)

@@ -3,6 +3,7 @@ package replica
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -71,13 +72,7 @@ func (r *Replica) Write(edits []Edit) (Ticket, error) {
 	if err := r.mayLead(); err != nil {
 		return 0, err
 	}
-	data := appendEdits(nil, func(yield func(Edit) bool) {
-		for _, e := range edits {
-			if !yield(e) {
-				return
-			}
-		}
-	})
+	data := appendEdits(nil, slices.Values(edits))
 	if len(data) > r.cfg.MaxWrite {
 		return 0, ErrTooLarge
 	}

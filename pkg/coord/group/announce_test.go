@@ -101,8 +101,7 @@ func becomesLost(t *testing.T, c *coord.Client, want error) {
 func TestAnnounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		heard := map[string]<-chan Announcement{"alone:1": n.listen("alone:1"), "other:1": n.listen("other:1")}
 		if err := n.members["other:1"].Found(); err != nil {
@@ -164,8 +163,7 @@ func announcesTo(m *Member, addrs ...string) (to []string) {
 func TestAnnounceToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		all := append(slices.Clone(addrs), "other:1")
 		for _, addr := range addrs {
 			m := n.members[addr]
@@ -186,8 +184,7 @@ func TestAnnounceToOthers(t *testing.T) {
 func TestAnnounceToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		n.listen("silent:1")
 		n.isolate("silent:1")
@@ -232,8 +229,7 @@ func TestAnnounceToNobody(t *testing.T) {
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		heard := n.listen("other:1")
 		yields := n.members["other:1"]
 		if err := yields.Found(); err != nil {

@@ -58,8 +58,7 @@ func TestReachedAt(t *testing.T) {
 func TestShedPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", 0, addrs...)
 		for _, addr := range addrs[:2] {
 			m := n.members[addr]

@@ -57,8 +57,7 @@ func TestAllLeave(t *testing.T) {
 func TestLeftForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		n.found("member0:1", "member1:1", "member2:1")
 		left := n.members["member1:1"]
 		if err := left.Leave(t.Context()); err != nil {
 			t.Fatal(err)
@@ -89,8 +88,7 @@ func TestLeftForGood(t *testing.T) {
 func TestRollingReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		now := candidates(addrs...)
 		for i := range 2 * len(addrs) {
@@ -121,8 +119,7 @@ func TestRollingReplacement(t *testing.T) {
 func TestRemovedUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		lost := n.members["member2:1"]
 		n.isolate("member2:1")
 		var heal func()
@@ -178,8 +175,7 @@ func (n *network) awaitVoters(count int) {
 func TestDeadCandidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		for i := range 20 {
 			addrs = append(addrs, fmt.Sprintf("dead%d:1", i))
 		}
@@ -200,8 +196,7 @@ func TestDeadCandidates(t *testing.T) {
 func TestRestartedVoter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		n.kill("member2:1")
 		n.awaitVoters(1)
 		n.start("member2:1").SetCandidates(candidates(addrs...))

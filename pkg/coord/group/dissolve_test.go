@@ -116,8 +116,7 @@ func TestDissolve(t *testing.T) {
 func TestDissolveOfFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		n.start("alone:1")
 		for _, addr := range []string{"member1:1", "alone:1"} {
@@ -169,8 +168,7 @@ func TestDissolveWithDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNetwork(t, Options{})
-				addrs := []string{"member0:1", "member1:1", "member2:1"}
-				n.found(addrs...)
+				addrs := n.found("member0:1", "member1:1", "member2:1")
 				c := n.client("client", time.Minute, addrs...)
 				synctest.Wait() // nothing is on its way
 				tc.lose(n)
@@ -206,8 +204,7 @@ func TestDissolveWithDead(t *testing.T) {
 func TestDissolvedForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		if err := dissolves(t, n.members["member0:1"]); err != nil {
 			t.Fatal(err)
 		}
@@ -227,8 +224,7 @@ func TestDissolvedForGood(t *testing.T) {
 func TestDissolverIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		put(t, c, "key", "v")
 		n.isolate("member0:1", "client")

@@ -11,8 +11,7 @@ import (
 func TestExpect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		for range 20 { // the pauses are random
 			former := n.leader()

@@ -39,8 +39,7 @@ func TestFound(t *testing.T) {
 func TestFoundAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		for _, addr := range addrs {
 			if err := n.members[addr].Found(); !errors.Is(err, ErrMember) {
 				t.Errorf("%s has founded another group: %v", addr, err)

@@ -109,9 +109,6 @@ func (n *network) dial(ctx context.Context, from, to string) (net.Conn, error) {
 	return l, nil
 }
 
-// Close closes this end of the pipe. The other end notices.
-func (l *link) Close() error { return l.Conn.Close() }
-
 // kill ends a member as a crash would. It returns the latest data for the member's Options.Store.
 func (n *network) kill(addr string) (stored []byte) {
 	n.t.Helper()
@@ -187,19 +184,28 @@ func candidates(addrs ...string) []Candidate {
 	return all
 }
 
-// found starts a group of members at these addresses and waits until all of them vote.
-func (n *network) found(addrs ...string) {
+// begin founds a group of members at these addresses and returns the one that leads. It does not wait until all vote.
+func (n *network) begin(addrs ...string) *Member {
 	n.t.Helper()
 	for _, addr := range addrs {
 		n.start(addr).SetCandidates(candidates(addrs...))
 	}
-	if err := n.members[addrs[0]].Found(); err != nil {
+	leader := n.members[addrs[0]]
+	if err := leader.Found(); err != nil {
 		n.t.Fatal(err)
 	}
+	return leader
+}
+
+// found founds a group of members at these addresses, which it returns, and waits until all of them vote.
+func (n *network) found(addrs ...string) []string {
+	n.t.Helper()
+	leader := n.begin(addrs...)
 	n.await("all members to vote", func() bool {
-		s := n.members[addrs[0]].Status()
+		s := leader.Status()
 		return len(s.Voters) == len(addrs) && (s.SurvivesLoss || len(addrs) < 3)
 	})
+	return addrs
 }
 
 // grow starts another member and gives its address to all members and to these clients. It returns all addresses.

@@ -182,8 +182,7 @@ func (n *network) loadSlowly(addrs ...string) (loading <-chan chan<- struct{}) {
 func TestSlowLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{Voters: 5})
-		addrs := []string{"member0:1", "member1:1", "member2:1", "member3:1", "member4:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1", "member3:1", "member4:1")
 		c := n.client("client", time.Minute, addrs...)
 		put(t, c, "key", "v")
 		loading := n.loadSlowly(addrs[1:]...)

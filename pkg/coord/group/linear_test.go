@@ -123,8 +123,7 @@ func checkLinearizable(t *testing.T, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	n := newNetwork(t, Options{})
-	addrs := []string{"member0:1", "member1:1", "member2:1"}
-	n.found(addrs...)
+	addrs := n.found("member0:1", "member1:1", "member2:1")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	h := &history{began: time.Now()}

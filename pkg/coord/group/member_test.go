@@ -59,8 +59,7 @@ func closeClient(t *testing.T, c *coord.Client) {
 func TestLeaderIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		want := map[string]string{}
 		for i := range 6 {
@@ -89,8 +88,7 @@ func TestLeaderIsKilled(t *testing.T) {
 func TestDeposedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		stale, other := n.client("stale", time.Minute, addrs...), n.client("other", time.Minute, addrs...)
 		put(t, stale, "key", "old")
 		deposed := n.leader()
@@ -137,8 +135,7 @@ func TestDeposedLeader(t *testing.T) {
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		put(t, c, "key", "v")
 		for i := range 6 {
@@ -215,8 +212,7 @@ func TestOnlyVoterLeavesSlowMember(t *testing.T) {
 func TestFewerVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
-		addrs := []string{"member0:1", "member1:1", "member2:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, addrs...)
 		for left := 3; left > 1; left-- {
 			put(t, c, fmt.Sprint("key", left), "v")
@@ -264,8 +260,7 @@ func TestFormerTerm(t *testing.T) {
 func TestFiveVoters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{Voters: 5})
-		addrs := []string{"member0:1", "member1:1", "member2:1", "member3:1", "member4:1"}
-		n.found(addrs...)
+		addrs := n.found("member0:1", "member1:1", "member2:1", "member3:1", "member4:1")
 		c := n.client("client", time.Minute, addrs...)
 		put(t, c, "five", "v")
 		n.kill(n.leader())

@@ -15,18 +15,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
-// foundParted founds a group of members at these addresses. It does not wait until they vote.
-func (n *network) foundParted(addrs ...string) *Member {
-	n.t.Helper()
-	for _, addr := range addrs {
-		n.start(addr).SetCandidates(candidates(addrs...))
-	}
-	if err := n.members[addrs[0]].Found(); err != nil {
-		n.t.Fatal(err)
-	}
-	return n.members[addrs[0]]
-}
-
 // during calls check every 10 ms of the bubble's time.
 func during(d time.Duration, check func()) {
 	for end := time.Now().Add(d); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
@@ -40,7 +28,7 @@ func TestVotersApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.part([2]string{"member1:1", "member2:1"})
-		leader := n.foundParted("member0:1", "member1:1", "member2:1")
+		leader := n.begin("member0:1", "member1:1", "member2:1")
 		n.await("what is wrong", func() bool { return len(leader.Status().Apart) > 0 })
 		want := []string{"member1:1 and member2:1 do not reach each other (" + errCut.Error() + ")"}
 		during(time.Minute, func() {
@@ -66,7 +54,7 @@ func TestApartIsReplaced(t *testing.T) {
 				n := newNetwork(t, Options{First: tt.first})
 				n.part([2]string{"member1:1", "member2:1"})
 				addrs := []string{"member0:1", "member1:1", "member2:1", "member3:1"}
-				leader := n.foundParted(addrs...)
+				leader := n.begin(addrs...)
 				n.await("a group that survives a loss", func() bool { return leader.Status().SurvivesLoss })
 				if s := leader.Status(); !cmp.Equal(s.Voters, tt.want) || len(s.Apart) > 0 {
 					t.Errorf("status %+v", s)
@@ -89,7 +77,7 @@ func TestAllApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.part([2]string{"member1:1", "member2:1"}, [2]string{"member1:1", "member3:1"}, [2]string{"member2:1", "member3:1"})
-		leader := n.foundParted("member0:1", "member1:1", "member2:1", "member3:1")
+		leader := n.begin("member0:1", "member1:1", "member2:1", "member3:1")
 		n.await("three voters", func() bool { return len(leader.Status().Voters) == 3 })
 		changes, voters := 0, leader.Status().Voters
 		during(5*time.Minute, func() {

@@ -15,8 +15,7 @@ import (
 func joinSlowly(t *testing.T, meanwhile func(*network)) (sent int64, took time.Duration) {
 	t.Helper()
 	n := newNetwork(t, Options{})
-	addrs := []string{"member0:1", "member1:1", "member2:1"}
-	n.found(addrs...)
+	addrs := n.found("member0:1", "member1:1", "member2:1")
 	c := n.client("client", time.Minute, addrs...)
 	for i := range 4 {
 		ops := []coord.Op{{Key: fmt.Sprint(i), Value: make([]byte, 3<<18)}}

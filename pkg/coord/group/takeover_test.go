@@ -26,12 +26,7 @@ func (n *network) takeOver(addr string, stored []byte) error {
 // entry.
 func (n *network) foundTwo() {
 	n.t.Helper()
-	for _, addr := range []string{"member0:1", "member1:1"} {
-		n.start(addr).SetCandidates(candidates("member0:1", "member1:1"))
-	}
-	if err := n.members["member0:1"].Found(); err != nil {
-		n.t.Fatal(err)
-	}
+	n.begin("member0:1", "member1:1")
 	n.awaitLearner("member0:1", "member1:1")
 }
 

@@ -13,44 +13,35 @@ import (
 
 // A member dies at each operation of its join, carried out or not. It is no member in the end, and the others continue.
 func TestDynamicDiesJoining(t *testing.T) {
-	for _, done := range []bool{false, true} {
-		for n := 1; ; n++ {
-			finished := false
-			synctest.Test(t, func(t *testing.T) {
-				g := newGroup(t, memoryStore())
-				g.join("a")
-				g.join("b")
-				finished = killDuring(g, g.newHost("c"), n, done, (*Dynamic).Join)
-				g.join("c")
-				g.join("d")
-				g.waitViews(fmt.Sprintf("the death at operation %d", n))
-			})
-			if finished {
-				break
-			}
-		}
-	}
+	testDeaths(t, (*Dynamic).Join, func(g *group) *host {
+		g.join("b")
+		return g.newHost("c")
+	})
 }
 
 // A member dies at each operation of its Leave, carried out or not.
 func TestDynamicDiesLeaving(t *testing.T) {
+	testDeaths(t, (*Dynamic).Leave, func(g *group) *host {
+		c := g.join("c")
+		g.join("b")
+		g.drop(c)
+		return c
+	})
+}
+
+// testDeaths kills the host of begin at each operation of do, in a group with member a.
+func testDeaths(t *testing.T, do func(*Dynamic, context.Context) error, begin func(*group) *host) {
+	t.Helper()
 	for _, done := range []bool{false, true} {
-		for n := 1; ; n++ {
-			finished := false
+		for n, finished := 1, false; !finished; n++ {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGroup(t, memoryStore())
 				g.join("a")
-				c := g.join("c")
-				g.join("b")
-				g.drop(c)
-				finished = killDuring(g, c, n, done, (*Dynamic).Leave)
+				finished = killDuring(g, begin(g), n, done, do)
 				g.join("c")
 				g.join("d")
 				g.waitViews(fmt.Sprintf("the death at operation %d", n))
 			})
-			if finished {
-				break
-			}
 		}
 	}
 }
@@ -104,12 +95,7 @@ func TestDynamicFaultsJoining(t *testing.T) {
 				g.join("a")
 				g.join("b")
 				h := g.newHost("c")
-				h.store.set(func(count int) outcome {
-					if count == n {
-						return how
-					}
-					return carriedOut
-				})
+				h.store.setAt(n, how)
 				err := h.Join(t.Context())
 				finished = h.store.operations() < n
 				if err == nil {

@@ -91,6 +91,16 @@ func (s *faultStore) set(decide func(count int) outcome) {
 	s.resume = make(chan struct{})
 }
 
+// setAt gives the n-th operation from now on an outcome of its own.
+func (s *faultStore) setAt(n int, how outcome) {
+	s.set(func(count int) outcome {
+		if count == n {
+			return how
+		}
+		return carriedOut
+	})
+}
+
 func (s *faultStore) operations() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

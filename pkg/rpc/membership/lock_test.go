@@ -165,12 +165,7 @@ func TestLockFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := kvstore.NewHashStore()
 				store := newFaultStore(inner)
-				store.set(func(count int) outcome {
-					if count == n {
-						return how
-					}
-					return carriedOut
-				})
+				store.setAt(n, how)
 				err := newLock(store, 1).with(t.Context(), func(ctx context.Context) error {
 					sleep(ctx, testLockTimeout)
 					return nil

@@ -92,12 +92,7 @@ func TestLogPruneInterrupted(t *testing.T) {
 			store := newFaultStore(kvstore.NewHashStore())
 			l := changeLog{store}
 			r := pad(t, l, snapshot{}, keptEntries+4)
-			store.set(func(count int) outcome {
-				if count == n {
-					return how
-				}
-				return carriedOut
-			})
+			store.setAt(n, how)
 			for i := range uint64(3) {
 				appendJoin(t.Context(), l, r, 1+i) // One of them fails.
 			}

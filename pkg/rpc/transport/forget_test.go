@@ -66,11 +66,7 @@ func TestForgetInUse(t *testing.T) {
 	addr, running, release := waiting(t, ServerOptions{Watched: w.watched})
 	p := newPool(t, ClientOptions{})
 	watched := watch(t, p, addr, w)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.Call(t.Context(), addr, []byte("wait"))
-		ended <- err
-	}()
+	ended := callAside(t, p, addr)
 	<-running
 	old, _ := pooled(p, addr)
 	p.Forget(addr)
@@ -107,11 +103,7 @@ func TestCloseForgotten(t *testing.T) {
 	addr, running, release := waiting(t, ServerOptions{})
 	defer close(release)
 	p := newPool(t, ClientOptions{})
-	ended := make(chan error, 1)
-	go func() {
-		_, err := p.Call(t.Context(), addr, []byte("wait"))
-		ended <- err
-	}()
+	ended := callAside(t, p, addr)
 	<-running
 	p.Forget(addr)
 	p.Close()

@@ -27,11 +27,7 @@ func busy(t *testing.T, endsWithContext bool) (s *Server, answered <-chan error,
 		}
 		return nil
 	}})
-	p, done := newPool(t, ClientOptions{}), make(chan error, 1)
-	go func() {
-		_, err := p.Call(t.Context(), addr)
-		done <- err
-	}()
+	done := callAside(t, newPool(t, ClientOptions{}), addr)
 	<-running
 	return s, done, func() { close(released) }
 }

@@ -51,6 +51,17 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
+// callAside makes the call "wait" in a goroutine and returns a channel that gets its error.
+func callAside(t testing.TB, p *Pool, addr string) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Call(t.Context(), addr, []byte("wait"))
+		ended <- err
+	}()
+	return ended
+}
+
 func echo(_ context.Context, request []byte) [][]byte { return [][]byte{request} }
 
 // checkEcho checks that a peer answers.
@@ -301,11 +312,7 @@ func TestCloseDuringCall(t *testing.T) {
 		return nil
 	}})
 	p := newPool(t, ClientOptions{})
-	ended := make(chan error)
-	go func() {
-		_, err := p.Call(t.Context(), addr, []byte("wait"))
-		ended <- err
-	}()
+	ended := callAside(t, p, addr)
 	<-running
 	p.Close()
 	if err := <-ended; !errors.Is(err, ErrClosed) {

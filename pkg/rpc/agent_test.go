@@ -84,20 +84,10 @@ func TestStaticGroup(t *testing.T) {
 
 // A member that shuts down serves the others until they have finished.
 func TestShutdownWaitsForWork(t *testing.T) {
-	started, finish := make(chan struct{}), make(chan struct{})
-	groups := newStaticGroup(t, 3, func(int) *rpc.Functions {
-		fns := common(t)
-		if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
-			close(started)
-			<-finish
-			call, _ := rpc.Incoming(ctx)
-			_, err := greet.Call(ctx, call.Group, "worker2", "late") // which has called Shutdown but serves calls
-			return struct{}{}, err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return fns
-	}, nil)
+	// The function calls worker2, which has called Shutdown but serves calls.
+	fns, started, finish := blockingFunctions(t, func(rpc.Call) string { return "worker2" })
+	groups := newStaticGroup(t, 3, func(int) *rpc.Functions { return common(t) },
+		func(c *rpc.Config) { c.Functions = append(c.Functions, fns) })
 	future := block.Go(t.Context(), groups[0], "worker1", struct{}{})
 	<-started
 	ended := make(chan struct{})

@@ -32,7 +32,7 @@ func (c *Client) attach(e *established) *clientConn {
 	if c.err != nil {
 		e.nc.Close() // makes the reader return
 	}
-	c.conn, c.brokenSince, c.refused, c.local = cc, time.Time{}, time.Time{}, localAddr(e.nc)
+	c.conn, c.brokenSince, c.refused, c.local = cc, time.Time{}, time.Time{}, ipAddr(e.nc.LocalAddr())
 	c.serving = e.addr
 	c.setAnswerTimeout()
 	for number, w := range c.watches {

@@ -365,9 +365,9 @@ func (c *conn) send(b []byte) error {
 	return nil
 }
 
-// localAddr returns the local address of nc, or the zero value if it is not an IP address.
-func localAddr(nc net.Conn) netip.AddrPort {
-	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok {
+// ipAddr returns the address of one end of a connection, or the zero value if it is not an IP address.
+func ipAddr(end net.Addr) netip.AddrPort {
+	if a, ok := end.(*net.TCPAddr); ok {
 		ap := a.AddrPort()
 		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 	}

@@ -90,7 +90,7 @@ func (r *refusals) next() (at time.Duration, ok bool) {
 
 // recordRefusal counts a refusal. It logs the refusal now or leaves it to the next summary.
 func (s *Server) recordRefusal(nc net.Conn, why refusal) {
-	source := refusalSource{from: remoteAddr(nc), reason: why.reason}
+	source := refusalSource{from: ipAddr(nc.RemoteAddr()).Addr(), reason: why.reason}
 	s.mu.Lock()
 	s.stats.Refused++
 	if why.reason == ReasonElsewhere { // nothing is wrong with the agent
@@ -145,13 +145,4 @@ func (s *Server) logTally(t tally) {
 		return
 	}
 	event.Stringer("from", t.from).Stringer("reason", t.reason).Msg("refused an agent again: " + t.message)
-}
-
-// remoteAddr returns a client's address without its port, or the zero value if it is not an IP address.
-func remoteAddr(nc net.Conn) netip.Addr {
-	a, ok := nc.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return a.AddrPort().Addr().Unmap()
 }

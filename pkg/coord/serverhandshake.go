@@ -242,7 +242,7 @@ func (c *conn) admit(h hello, j join) (welcome, *refusal) {
 	}
 	session := s.core.openSession(SessionID(rand.Text()), rand.Text(), ttl, s.clock())
 	s.remote++
-	if at := localAddr(c.nc).Addr(); at.IsValid() && h.countsAsAgent() {
+	if at := ipAddr(c.nc.LocalAddr()).Addr(); at.IsValid() && h.countsAsAgent() {
 		s.reached[at]++
 	}
 	s.startTicker()
@@ -286,7 +286,7 @@ func (c *conn) resume(h hello, token string) (welcome, *refusal) {
 
 // attachSession makes c the connection of session. server.mu is held.
 func (c *conn) attachSession(h hello, session *session, resumed bool) welcome {
-	c.session, session.from = session, remoteAddr(c.nc)
+	c.session, session.from = session, ipAddr(c.nc.RemoteAddr()).Addr()
 	session.known, session.role, session.runID = true, h.role, h.runID
 	c.server.removePending(c)
 	c.server.sessionConns[session] = c

@@ -138,13 +138,7 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	if own {
 		return a.invokeSelf(ctx, function, payload)
 	}
-	return a.invokeOther(ctx, member, function, payload)
-}
-
-func (a *grpcAgent) invokeOther(
-	ctx context.Context, to membership.Record, function string, payload []byte,
-) ([]byte, error) {
-	message, err := a.client.Call(ctx, to.Address, a.request(to, function, payload).encode()...)
+	message, err := a.client.Call(ctx, member.Address, a.request(member, function, payload).encode()...)
 	if err != nil {
 		return nil, convertTransportError(err, len(payload))
 	}

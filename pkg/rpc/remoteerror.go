@@ -113,7 +113,7 @@ func originOf(err error) origin {
 			}
 		case *stackError:
 			if o.stack == "" {
-				o.stack = framesText(e.frames)
+				o.stack = printFrames(framesOf(e.frames))
 			}
 		default:
 			if name := fmt.Sprintf("%T", err); o.typeName == "" && !onlyWraps(name) {

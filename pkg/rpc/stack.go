@@ -35,9 +35,6 @@ const (
 	dispatchFrame = "github.com/elasticrun/elasticrun/pkg/rpc.Func["
 )
 
-// framesText formats a stack from the innermost frame to the called function.
-func framesText(stack []uintptr) string { return printFrames(framesOf(stack)) }
-
 // panicStack returns the stack of the panic that a deferred function has recovered, from where it was raised.
 func panicStack() string {
 	stack := make([]uintptr, 2*maxFrames)
@@ -61,6 +58,7 @@ func framesOf(stack []uintptr) []runtime.Frame {
 	return all
 }
 
+// printFrames formats a stack from the innermost frame to the called function.
 func printFrames(frames []runtime.Frame) string {
 	var text strings.Builder
 	for _, f := range frames {

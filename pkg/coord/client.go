@@ -182,28 +182,6 @@ func (c *Client) lose(err error) {
 	}
 }
 
-// waitConn returns the connection. It waits while there is none.
-func (c *Client) waitConn(ctx context.Context) (*clientConn, error) {
-	for {
-		c.mu.Lock()
-		cc, linked, err := c.conn, c.connected, c.err
-		c.mu.Unlock()
-		switch {
-		case err != nil:
-			return nil, err
-		case ctx.Err() != nil:
-			return nil, unavailable(ctx)
-		case cc != nil:
-			return cc, nil
-		}
-		select {
-		case <-linked:
-		case <-c.lost:
-		case <-ctx.Done():
-		}
-	}
-}
-
 // call sends a request and waits for the reply.
 func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Revision, error) {
 	cc, number, replies, err := c.request(ctx, frame)
@@ -246,33 +224,32 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 // request sends a request. It waits while there is no connection.
 func (c *Client) request(
 	ctx context.Context, frame func(request int64) []byte,
-) (*clientConn, int64, chan reply, error) {
+) (_ *clientConn, number int64, replies chan reply, _ error) {
 	for {
-		cc, err := c.waitConn(ctx)
-		if err != nil {
-			return nil, 0, nil, err
+		c.mu.Lock()
+		cc, connected, err := c.conn, c.connected, c.err
+		switch {
+		case err != nil:
+		case ctx.Err() != nil:
+			err = unavailable(ctx)
+		case cc != nil:
+			c.lastNumber++
+			number = c.lastNumber
+			if err = cc.send(frame(number)); err == nil {
+				replies = make(chan reply, 1)
+				cc.calls[number] = replies
+			}
 		}
-		number, replies, err := c.requestOn(cc, frame)
+		c.mu.Unlock()
 		if err != nil || replies != nil {
 			return cc, number, replies, err
 		}
+		select {
+		case <-connected:
+		case <-c.lost:
+		case <-ctx.Done():
+		}
 	}
-}
-
-// requestOn sends a request on cc. It returns a nil channel if cc is no longer the client's connection.
-func (c *Client) requestOn(cc *clientConn, frame func(request int64) []byte) (int64, chan reply, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn != cc {
-		return 0, nil, nil
-	}
-	c.lastNumber++
-	if err := cc.send(frame(c.lastNumber)); err != nil {
-		return 0, nil, err
-	}
-	replies := make(chan reply, 1)
-	cc.calls[c.lastNumber] = replies
-	return c.lastNumber, replies, nil
 }
 
 // errBroken is returned by a call during which the connection broke.

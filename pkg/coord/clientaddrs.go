@@ -19,7 +19,7 @@ func (c *Client) SetAddrs(addrs []string) {
 		}
 	}
 	c.setAnswerTimeout()
-	c.notifySearch()
+	signal(c.addrsChanged)
 }
 
 // expectTime is how long Expect has an effect.
@@ -31,15 +31,7 @@ func (c *Client) Expect(addr string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expected, c.expectedUntil = addr, time.Now().Add(expectTime)
-	c.notifySearch()
-}
-
-// notifySearch signals a change of addrs or expected to search.
-func (c *Client) notifySearch() {
-	select {
-	case c.addrsChanged <- struct{}{}:
-	default:
-	}
+	signal(c.addrsChanged)
 }
 
 // inform adds the client's known addresses of the store to a plan. mu is held.

@@ -68,10 +68,7 @@ func (cc *clientConn) send(frame []byte) error {
 		return fmt.Errorf("%w: too much data waits to be sent", ErrUnavailable)
 	}
 	cc.out = append(cc.out, frame...)
-	select {
-	case cc.wake <- struct{}{}:
-	default:
-	}
+	signal(cc.wake)
 	return nil
 }
 
@@ -152,7 +149,7 @@ func (cc *clientConn) batch(body []byte) error {
 	defer cc.client.mu.Unlock()
 	cc.lastFrame = time.Now()
 	if w := cc.client.watches[p.watch]; w != nil && w.merger.add(p) {
-		w.notify()
+		signal(w.changed)
 	}
 	return nil
 }

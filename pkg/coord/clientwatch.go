@@ -15,13 +15,6 @@ type clientWatch struct {
 	merger  batchMerger // guarded by the client's mu
 }
 
-func (w *clientWatch) notify() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
 // Watch calls handle with all keys that begin with prefix, and then with each change. If the session is lost, Watch
 // first handles the changes that arrived before the loss, unless Close has ended the session.
 func (c *Client) Watch(ctx context.Context, prefix string, handle func(Batch) error) error {

@@ -20,13 +20,13 @@ func (j *journal) add(bucket, key string, value []byte) {
 	j.edits = append(j.edits, Edit{Bucket: bucket, Key: key, Value: value})
 	j.count++
 	j.size += editBytes(bucket, key, value)
-	j.signal()
+	signal(j.ready)
 }
 
-// signal wakes the goroutine that takes the edits.
-func (j *journal) signal() {
+// signal wakes the receiver of a channel with capacity 1, unless a signal waits for it already.
+func signal(to chan<- struct{}) {
 	select {
-	case j.ready <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
@@ -221,7 +221,7 @@ func (s *Server) waitDurable() error {
 	if w.confirm != nil {
 		number = w.begun + 1
 		w.wanted = true
-		s.core.journal.signal()
+		signal(s.core.journal.ready)
 	}
 	for ; w.written < count || w.confirmed < number; w.progress.Wait() {
 		if w.err != nil {

@@ -68,12 +68,7 @@ func (l *local) Watch(ctx context.Context, prefix string, handle func(Batch) err
 	s := l.server
 	changed := make(chan struct{}, 1)
 	s.mu.Lock()
-	w := s.core.watch(prefix, func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
+	w := s.core.watch(prefix, func() { signal(changed) })
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()

@@ -62,7 +62,7 @@ func soon[T any](t *testing.T, from <-chan T, what string) T {
 	}
 }
 
-// clientAt returns a client that got its session by one attempt at addr.
+// clientAt returns a client that got its session by one attempt at addr, and is closed when the test ends.
 func (n *network) clientAt(name, addr string) *coord.Client {
 	n.t.Helper()
 	opts := n.opts.Dial
@@ -80,6 +80,7 @@ func (n *network) clientAt(name, addr string) *coord.Client {
 	if took := time.Since(began); took > 0 {
 		n.t.Errorf("it took %v to get a session", took)
 	}
+	n.t.Cleanup(func() { closeClient(n.t, c) })
 	return c
 }
 
@@ -135,7 +136,6 @@ func TestAnnounce(t *testing.T) {
 		if s := n.members["other:1"].Status(); !s.Leading {
 			t.Errorf("the announcements have changed the other group: %+v", s)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -221,7 +221,6 @@ func TestAnnounceToNobody(t *testing.T) {
 				t.Errorf("the leader has connections to %d others, want 2", len(m.peers))
 			}
 		})
-		closeClient(t, c)
 	})
 }
 
@@ -332,7 +331,6 @@ func TestYieldToNobody(t *testing.T) {
 			t.Error("the new group has the instance id of the former one")
 		}
 		holds(t, c, map[string]string{})
-		closeClient(t, c)
 	})
 }
 

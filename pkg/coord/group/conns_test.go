@@ -75,6 +75,5 @@ func TestShedPending(t *testing.T) {
 		if !n.members["member0:1"].Status().SurvivesLoss {
 			t.Error("the members have lost each other")
 		}
-		closeClient(t, c)
 	})
 }

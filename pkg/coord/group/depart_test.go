@@ -110,7 +110,6 @@ func TestRollingReplacement(t *testing.T) {
 			}
 			holds(t, c, map[string]string{"key": strconv.Itoa(i)})
 		}
-		closeClient(t, c)
 	})
 }
 

@@ -106,9 +106,6 @@ func TestDissolve(t *testing.T) {
 				t.Errorf("changes of %s (-want +got):\n%s", addr, diff)
 			}
 		}
-		for _, c := range clients {
-			closeClient(t, c)
-		}
 	})
 }
 
@@ -144,7 +141,6 @@ func TestDissolveOfFollower(t *testing.T) {
 		if err := dissolves(t, n.members["member1:1"]); !errors.Is(err, coord.ErrServerClosed) {
 			t.Errorf("Dissolve after Close returns %v", err)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -193,7 +189,6 @@ func TestDissolveWithDead(t *testing.T) {
 				if m := n.members["member2:1"]; m != nil && m.Status().Leading {
 					t.Error("the silent member leads")
 				}
-				closeClient(t, c)
 			})
 		})
 	}
@@ -248,6 +243,5 @@ func TestDissolverIsKilled(t *testing.T) {
 		becomesEnded(t, c)
 		synctest.Wait()
 		n.staysEnded(addrs[1:]...)
-		closeClient(t, c)
 	})
 }

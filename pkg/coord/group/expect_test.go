@@ -34,6 +34,5 @@ func TestExpect(t *testing.T) {
 			heal()
 			n.awaitSpare()
 		}
-		closeClient(t, c)
 	})
 }

@@ -31,7 +31,6 @@ func TestFound(t *testing.T) {
 		}
 		c := n.clientAt("client", "member0:1")
 		put(t, c, "key", "v")
-		closeClient(t, c)
 	})
 }
 
@@ -47,7 +46,6 @@ func TestFoundAgain(t *testing.T) {
 		}
 		c := n.client("client", time.Minute, addrs...)
 		put(t, c, "key", "v")
-		closeClient(t, c)
 	})
 }
 

@@ -265,7 +265,8 @@ func (n *network) leader() string {
 	return leader
 }
 
-// client returns a client with a session. It knows these addresses. At least one of them must lead to the group.
+// client returns a client with a session, which is closed when the test ends. It knows these addresses. At least one of
+// them must lead to the group.
 func (n *network) client(name string, ttl time.Duration, addrs ...string) *coord.Client {
 	n.t.Helper()
 	opts := n.opts.Dial
@@ -280,6 +281,7 @@ func (n *network) client(name string, ttl time.Duration, addrs ...string) *coord
 		c, err := coord.Dial(n.t.Context(), opts)
 		if err == nil {
 			c.SetAddrs(addrs)
+			n.t.Cleanup(func() { closeClient(n.t, c) })
 			return c
 		}
 		if !errors.Is(err, coord.ErrUnavailable) {

@@ -68,7 +68,6 @@ func TestServerFails(t *testing.T) {
 		<-led
 		c := n.client("client", time.Minute, "member0:1")
 		holds(t, c, want)
-		closeClient(t, c)
 	})
 }
 
@@ -86,7 +85,6 @@ func TestServerIsClosed(t *testing.T) {
 			t.Error("another member leads")
 		}
 		holds(t, c, map[string]string{"key": "v"})
-		closeClient(t, c)
 	})
 }
 
@@ -114,7 +112,6 @@ func TestWriteDuringTransfer(t *testing.T) {
 		}
 		release()
 		holds(t, c, map[string]string{"key": "v"})
-		closeClient(t, c)
 	})
 }
 
@@ -197,7 +194,6 @@ func TestSlowLoad(t *testing.T) {
 		}
 		close(goOn)
 		holds(t, c, map[string]string{"key": "v"})
-		closeClient(t, c)
 	})
 }
 
@@ -220,7 +216,6 @@ func TestLateLoad(t *testing.T) {
 			t.Error("the late server leads")
 		}
 		holds(t, c, map[string]string{"key": "w"})
-		closeClient(t, c)
 	})
 }
 

@@ -47,7 +47,7 @@ func holds(t *testing.T, c coord.Store, want map[string]string) {
 	}
 }
 
-func closeClient(t *testing.T, c *coord.Client) {
+func closeClient(t testing.TB, c *coord.Client) {
 	t.Helper()
 	if err := c.Close(context.WithoutCancel(t.Context())); err != nil {
 		t.Error(err)
@@ -79,7 +79,6 @@ func TestLeaderIsKilled(t *testing.T) {
 			addrs = n.grow(addrs, c)
 			n.awaitSpare()
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -126,8 +125,6 @@ func TestDeposedLeader(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		closeClient(t, stale)
-		closeClient(t, other)
 	})
 }
 
@@ -158,7 +155,6 @@ func TestLeave(t *testing.T) {
 			n.awaitSpare()
 		}
 		holds(t, c, map[string]string{"key": "v"})
-		closeClient(t, c)
 	})
 }
 
@@ -182,7 +178,6 @@ func TestTwoMembers(t *testing.T) {
 		if err := n.members["member1:1"].Leave(t.Context()); !errors.Is(err, errAlone) {
 			t.Errorf("the last member left: %v", err)
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -204,7 +199,6 @@ func TestOnlyVoterLeavesSlowMember(t *testing.T) {
 		}
 		n.kill("member0:1")
 		holds(t, c, map[string]string{"key": "v"})
-		closeClient(t, c)
 	})
 }
 
@@ -226,7 +220,6 @@ func TestFewerVoters(t *testing.T) {
 		}
 		put(t, c, "key1", "v")
 		holds(t, c, map[string]string{"key3": "v", "key2": "v", "key1": "v"})
-		closeClient(t, c)
 	})
 }
 
@@ -278,6 +271,5 @@ func TestFiveVoters(t *testing.T) {
 		put(t, c, "two", "v")
 		n.awaitVoters(1)
 		holds(t, c, map[string]string{"five": "v", "three": "v", "two": "v"})
-		closeClient(t, c)
 	})
 }

@@ -20,7 +20,6 @@ func TestNotify(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1", "member1:1", "member2:1")
 		c := n.client("client", time.Minute, "member0:1")
-		defer closeClient(t, c)
 		heard := n.listen("other:1")
 		if err := n.members["other:1"].Found(); err != nil {
 			t.Fatal(err)

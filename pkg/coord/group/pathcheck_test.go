@@ -65,7 +65,6 @@ func TestApartIsReplaced(t *testing.T) {
 				n.leader()
 				put(t, c, "another", "v")
 				holds(t, c, map[string]string{"key": "v", "another": "v"})
-				closeClient(t, c)
 			})
 		})
 	}

@@ -76,7 +76,6 @@ func TestTakeOver(t *testing.T) {
 			n.start(leader)
 			n.members[heir].SetCandidates([]Candidate{{names[i%2], string(rune('a' + i))}, {heir, ""}})
 		}
-		closeClient(t, c)
 	})
 }
 
@@ -116,7 +115,6 @@ func TestTakeOverRefused(t *testing.T) {
 			t.Error(err)
 		}
 		holds(t, c, map[string]string{"key": "v"})
-		closeClient(t, c)
 	})
 }
 

@@ -380,7 +380,7 @@ func (a *C10d) StoreAddr() netip.Addr {
 // Agents that keep the store together do the same if over is true; otherwise they hand over to the others.
 func (a *C10d) Close(ctx context.Context, over bool) error {
 	if m := a.storeMember(); m != nil {
-		return m.close(ctx, over, a.Linger, a.TTL)
+		return m.close(ctx, over)
 	}
 	h := a.hosted()
 	if h == nil {

@@ -78,7 +78,10 @@ func (a *C10d) hostOn(ctx context.Context, ln net.Listener, run io.Closer, index
 		return nil, err
 	}
 	if a.keptTogether() {
-		return a.serveTogether(ctx, ln, run, accept, index)
+		if former := a.storeMember(); former != nil { // it listens elsewhere
+			_ = former.close(ctx, false)
+		}
+		return a.newEndpointMember(ln, run, accept, index).open(ctx) //nolint:contextcheck // the member outlives ctx
 	}
 	return a.serve(ctx, a.newHost(ln, run, accept))
 }

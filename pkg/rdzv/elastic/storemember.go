@@ -64,19 +64,8 @@ type storeMember struct {
 // keptTogether reports whether the agents may keep the store together.
 func (a *C10d) keptTogether() bool { return a.Voters >= rounds.MinVoters }
 
-// serveTogether makes this process, which listens at the endpoint, a member of the store's group, and returns a session
-// for the agent. It owns ln and run. accept is [tcpstore.ServerOptions.Accept], and index that of the endpoint.
-func (a *C10d) serveTogether(
-	ctx context.Context, ln net.Listener, run interface{ Close() error }, accept func(net.Conn) error, index int,
-) (coord.Store, error) {
-	if former := a.storeMember(); former != nil { // it listens elsewhere
-		_ = former.close(ctx, false, a.Linger, a.TTL)
-	}
-	return a.newEndpointMember(ln, run, accept, index).open(ctx) //nolint:contextcheck // the member outlives ctx
-}
-
-// newEndpointMember makes this process, which listens at the endpoint, a member of the store's group. The arguments are
-// those of serveTogether.
+// newEndpointMember makes this process, which listens at the endpoint, a member of the store's group. It owns ln and
+// run. accept is [tcpstore.ServerOptions.Accept], and index that of the endpoint.
 func (a *C10d) newEndpointMember(
 	ln net.Listener, run interface{ Close() error }, accept func(net.Conn) error, index int,
 ) *storeMember {

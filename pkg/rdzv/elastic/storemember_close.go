@@ -10,19 +10,19 @@ import (
 )
 
 // close ends this process's part in the store. The agent has no session any more. If the job is over, it waits, at most
-// for linger, until all agents know: the voters keep the majority until the last one does. Otherwise it hands over to
-// the others. ctx bounds the wait for the end. Further calls return what the first one has.
-func (m *storeMember) close(ctx context.Context, over bool, linger, ttl time.Duration) error {
-	m.closeOnce.Do(func() { m.closeErr = m.leave(ctx, over, linger, ttl) })
+// for C10d.Linger, until all agents know: the voters keep the majority until the last one does. Otherwise it hands over
+// to the others. ctx bounds the wait for the end. Further calls return what the first one has.
+func (m *storeMember) close(ctx context.Context, over bool) error {
+	m.closeOnce.Do(func() { m.closeErr = m.leave(ctx, over) })
 	return m.closeErr
 }
 
 // leave implements close.
-func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Duration) error {
+func (m *storeMember) leave(ctx context.Context, over bool) error {
 	m.update(func() { m.Closing = true })
 	ended := false // whether the store has ended for all agents
 	if over {
-		bounded, cancel := context.WithTimeout(ctx, linger)
+		bounded, cancel := context.WithTimeout(ctx, m.access.Linger)
 		ended = m.awaitEnd(bounded)
 		cancel()
 	} else {
@@ -34,7 +34,7 @@ func (m *storeMember) leave(ctx context.Context, over bool, linger, ttl time.Dur
 			m.removeGroupFile()
 		}
 	}
-	return m.release(ended, ttl)
+	return m.release(ended)
 }
 
 // handOver hands over to the others what this process does for the group. It ends the group if all agents leave. It
@@ -121,13 +121,13 @@ func (m *storeMember) dissolve(ctx context.Context, reason string) {
 
 // release ends the member and the listener, in the order of host.close. ended says that no agent uses the store any
 // more.
-func (m *storeMember) release(ended bool, ttl time.Duration) error {
+func (m *storeMember) release(ended bool) error {
 	m.cancel()
 	if m.place != nil {
 		if ended {
 			m.removeGroupFile()
 		}
-		if err := m.place.removeMarkers(!ended, ttl); err != nil {
+		if err := m.place.removeMarkers(!ended, m.access.TTL); err != nil {
 			m.log.Debug().Err(err).Msg("cannot remove the store's markers")
 		}
 		m.place.releasePort()

@@ -3,6 +3,7 @@ package rounds
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -41,22 +42,32 @@ func restoreBudget(r Record, j *Job, now time.Duration) budget {
 
 // saveTo writes the entries that still count into the record of a round that is decided now.
 func (b *budget) saveTo(r *Record, now time.Duration, j *Job) {
-	for _, at := range b.charges {
-		if age := now - at; j.RestartWindow == 0 || age < j.RestartWindow {
-			r.Charges = append(r.Charges, age)
-		}
-	}
-	for identity, times := range b.losses {
-		for _, at := range times {
-			if age := now - at; age < lossWindow {
-				if r.Losses == nil {
-					r.Losses = map[string][]time.Duration{}
-				}
-				r.Losses[identity] = append(r.Losses[identity], age)
-			}
-		}
-	}
+	r.Charges = agesWithin(cmp.Or(j.RestartWindow, math.MaxInt64), now, b.charges)
+	r.Losses = recentAges(now, b.losses)
 	b.saveFaults(r, now)
+}
+
+// agesWithin returns the ages of the times that are younger than window.
+func agesWithin(window, now time.Duration, times []time.Duration) (ages []time.Duration) {
+	for _, at := range times {
+		if age := now - at; age < window {
+			ages = append(ages, age)
+		}
+	}
+	return ages
+}
+
+// recentAges returns the ages of the times that are within lossWindow, by their keys; nil if there are none.
+func recentAges(now time.Duration, times map[string][]time.Duration) (all map[string][]time.Duration) {
+	for key := range times {
+		if ages := agesWithin(lossWindow, now, times[key]); len(ages) > 0 {
+			if all == nil {
+				all = map[string][]time.Duration{}
+			}
+			all[key] = ages
+		}
+	}
+	return all
 }
 
 // shiftBack makes everything older by d.
@@ -155,12 +166,7 @@ func (b *budget) quarantineNote(identity string) string {
 
 // quarantinePause returns how long the leader waits before it uses a quarantined node.
 func (b *budget) quarantinePause(now time.Duration, identity string, j *Job) time.Duration {
-	losses := 0
-	for _, at := range b.losses[identity] {
-		if now-at < lossWindow {
-			losses++
-		}
-	}
+	losses := len(agesWithin(lossWindow, now, b.losses[identity]))
 	return min(maxBackoff, minBackoff<<min(max(0, losses-j.MaxNodeLosses), 16))
 }
 

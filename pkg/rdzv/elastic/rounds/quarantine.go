@@ -73,12 +73,7 @@ func (m missCount) compare(to missCount) int {
 func (b *budget) misses(now time.Duration, identity string) (m missCount) {
 	if f := b.faults[identity]; f != nil {
 		for _, times := range f.missed {
-			n := 0
-			for _, at := range times {
-				if now-at < lossWindow {
-					n++
-				}
-			}
+			n := len(agesWithin(lossWindow, now, times))
 			m.times += n
 			m.nodes += min(n, 1)
 		}
@@ -167,22 +162,10 @@ func (b *budget) saveFaults(r *Record, now time.Duration) {
 		if r.Faults == nil {
 			r.Faults = map[string]NodeFault{}
 		}
-		saved := NodeFault{
+		r.Faults[identity] = NodeFault{
 			Age: now - f.at, Times: f.times, Host: f.host, Reason: f.reason, Unreachable: f.unreachable.age(now),
-			PairedWith: f.pairedWith,
+			Missed: recentAges(now, f.missed), PairedWith: f.pairedWith,
 		}
-		for other, times := range f.missed {
-			for _, at := range times {
-				if now-at >= lossWindow {
-					continue
-				}
-				if saved.Missed == nil {
-					saved.Missed = map[string][]time.Duration{}
-				}
-				saved.Missed[other] = append(saved.Missed[other], now-at)
-			}
-		}
-		r.Faults[identity] = saved
 	}
 }
 

@@ -61,10 +61,7 @@ func agesWithin(window, now time.Duration, times []time.Duration) (ages []time.D
 func recentAges(now time.Duration, times map[string][]time.Duration) (all map[string][]time.Duration) {
 	for key := range times {
 		if ages := agesWithin(lossWindow, now, times[key]); len(ages) > 0 {
-			if all == nil {
-				all = map[string][]time.Duration{}
-			}
-			all[key] = ages
+			put(&all, key, ages)
 		}
 	}
 	return all
@@ -105,11 +102,8 @@ func (b *budget) charged(now, window time.Duration) int {
 
 // recordLoss records the loss of a node. A node that is lost too often is quarantined until lossWindow after the loss.
 func (b *budget) recordLoss(at time.Duration, identity string, j *Job) {
-	if b.losses == nil {
-		b.losses = map[string][]time.Duration{}
-	}
 	recent := slices.DeleteFunc(b.losses[identity], func(t time.Duration) bool { return at-t >= lossWindow })
-	b.losses[identity] = append(recent, at)
+	put(&b.losses, identity, append(recent, at))
 	if end := b.lossQuarantineEnd(identity, j); end.Set {
 		b.quarantineUntil(identity, end.At)
 	}
@@ -126,11 +120,8 @@ func (b *budget) lossQuarantineEnd(identity string, j *Job) OptionalTime {
 
 // quarantineUntil quarantines a node until end. A quarantine that ends later stays in force.
 func (b *budget) quarantineUntil(identity string, end time.Duration) {
-	if b.quarantinedUntil == nil {
-		b.quarantinedUntil = map[string]time.Duration{}
-	}
 	if before, ok := b.quarantinedUntil[identity]; !ok || end > before {
-		b.quarantinedUntil[identity] = end
+		put(&b.quarantinedUntil, identity, end)
 	}
 }
 

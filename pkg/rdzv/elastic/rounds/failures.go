@@ -31,10 +31,7 @@ func (r *failureReports) record(now time.Duration, rank int, f rdzv.Failure) {
 	if old, again := r.byRank[rank]; again && old.failure.PID == f.PID && old.failure.Grade == f.Grade {
 		report.at = min(report.at, old.at) // a late report makes a failure look younger
 	}
-	if r.byRank == nil {
-		r.byRank = map[int]failureReport{}
-	}
-	r.byRank[rank] = report
+	put(&r.byRank, rank, report)
 	r.anyFailed = r.anyFailed || !f.OnlyStopped
 }
 

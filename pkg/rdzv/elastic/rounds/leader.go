@@ -115,6 +115,14 @@ func timeOfAge(now time.Duration, age *time.Duration) OptionalTime {
 	return OptionalTime{now - *age, true}
 }
 
+// put sets the value of a key in a map that may be nil.
+func put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}
+
 // Write is one write of the leader to its run's keys. value is written as JSON; nil deletes the key.
 type Write struct {
 	Key    string

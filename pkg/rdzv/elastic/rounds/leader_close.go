@@ -22,10 +22,7 @@ func (l *Leader) ObserveCloser(key string, waits bool) {
 		delete(l.closers, key)
 		return
 	}
-	if l.closers == nil {
-		l.closers = map[string]bool{}
-	}
-	l.closers[key] = true
+	put(&l.closers, key, true)
 }
 
 // ForgetClosers forgets all closers, before the caller observes them again.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // formation is what the leader knows of the next round while it waits for the nodes. The zero value is that of a wait
@@ -103,10 +101,7 @@ func (l *Leader) commitRound(now time.Duration, members []candidate, note string
 	l.budget.saveTo(&l.record, now, l.job)
 	for _, p := range l.participants.byID {
 		if p.unstoppedRound >= 0 && l.mayHaveWorkers(p) {
-			if l.record.Unstopped == nil {
-				l.record.Unstopped = map[coord.SessionID]int{}
-			}
-			l.record.Unstopped[p.id] = p.unstoppedRound
+			put(&l.record.Unstopped, p.id, p.unstoppedRound)
 		}
 	}
 	finished := l.round.successes

@@ -49,11 +49,8 @@ func (b *budget) recordUnreachable(now time.Duration, identity, host, reason str
 func (b *budget) recordMissed(now time.Duration, one, other string) {
 	for _, pair := range [][2]string{{one, other}, {other, one}} {
 		f := b.faultsOf(now, pair[0])
-		if f.missed == nil {
-			f.missed = map[string][]time.Duration{}
-		}
 		times := append(f.missed[pair[1]], now)
-		f.missed[pair[1]] = times[max(0, len(times)-maxMissed):]
+		put(&f.missed, pair[1], times[max(0, len(times)-maxMissed):])
 		if f.times == 0 && !f.unreachable.Set {
 			f.at = now
 		}
@@ -97,13 +94,10 @@ func (b *budget) readmit(now time.Duration, identity string, j *Job) {
 
 // faultsOf returns a node's faults, which the caller may change. It drops them first if they are forgiven.
 func (b *budget) faultsOf(now time.Duration, identity string) *nodeFaults {
-	if b.faults == nil {
-		b.faults = map[string]*nodeFaults{}
-	}
 	f := b.faults[identity]
 	if f == nil || f.forgiven(now) {
 		f = &nodeFaults{}
-		b.faults[identity] = f
+		put(&b.faults, identity, f)
 	}
 	return f
 }
@@ -159,13 +153,10 @@ func (b *budget) saveFaults(r *Record, now time.Duration) {
 		if f.forgiven(now) {
 			continue
 		}
-		if r.Faults == nil {
-			r.Faults = map[string]NodeFault{}
-		}
-		r.Faults[identity] = NodeFault{
+		put(&r.Faults, identity, NodeFault{
 			Age: now - f.at, Times: f.times, Host: f.host, Reason: f.reason, Unreachable: f.unreachable.age(now),
 			Missed: recentAges(now, f.missed), PairedWith: f.pairedWith,
-		}
+		})
 	}
 }
 

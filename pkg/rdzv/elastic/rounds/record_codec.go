@@ -122,12 +122,9 @@ func DecodeRecord(b []byte, r *Record) error {
 		if len(ages) == 0 || rank >= len(r.Members) {
 			continue
 		}
-		if r.Losses == nil {
-			r.Losses = map[string][]time.Duration{}
-		}
 		identity := r.Members[rank].Identity
 		for _, age := range ages {
-			r.Losses[identity] = append(r.Losses[identity], time.Duration(age)*time.Millisecond)
+			put(&r.Losses, identity, append(r.Losses[identity], time.Duration(age)*time.Millisecond))
 		}
 	}
 	return nil

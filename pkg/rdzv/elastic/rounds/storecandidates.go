@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 )
 
@@ -66,10 +65,7 @@ func (l *Leader) recordStoreMember(p *participant) {
 		l.removeStoreMember(p)
 		return
 	}
-	if l.storeMembers == nil {
-		l.storeMembers = map[coord.SessionID]bool{}
-	}
-	l.storeMembers[p.id] = true
+	put(&l.storeMembers, p.id, true)
 }
 
 // removeStoreMember records that an agent cannot help to keep the store any more.

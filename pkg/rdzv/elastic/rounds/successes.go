@@ -50,10 +50,7 @@ func (l *Leader) recordSuccesses() {
 	for _, rank := range r.succeeded {
 		chunk := rank / SuccessChunk
 		if r.successes[chunk] == nil {
-			if r.successes == nil {
-				r.successes = map[int][]byte{}
-			}
-			r.successes[chunk] = make([]byte, SuccessChunk/8)
+			put(&r.successes, chunk, make([]byte, SuccessChunk/8))
 		}
 		r.successes[chunk][rank%SuccessChunk/8] |= 1 << (rank % 8)
 		if !slices.Contains(changed, chunk) {
@@ -78,10 +75,7 @@ func (l *Leader) takeOverSuccesses(saved []Successes) {
 			l.writes = append(l.writes, Write{Key: SuccessKey(s.Round, first)})
 			continue
 		}
-		if r.successes == nil {
-			r.successes = map[int][]byte{}
-		}
-		r.successes[s.Chunk] = slices.Clone(s.Bits)
+		put(&r.successes, s.Chunk, slices.Clone(s.Bits))
 		for rank := first; rank < min(first+SuccessChunk, len(r.members)); rank++ {
 			if m := &r.members[rank]; s.Has(rank) && m.status == active {
 				r.setStatus(m, done)

@@ -2,6 +2,7 @@ package rounds
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -371,7 +372,7 @@ func (l *Leader) HasDeparted() bool { return l.round.departed > 0 }
 func (l *Leader) RerunBegun() bool { return l.history.rerunBegun }
 
 // Sessions returns the sessions of all agents that the leader knows.
-func (l *Leader) Sessions() []coord.SessionID { return l.participants.sessionIDs() }
+func (l *Leader) Sessions() []coord.SessionID { return slices.Collect(maps.Keys(l.participants.byID)) }
 
 // Acknowledged reports whether the run has ended, all its agents have left, and every closer has read the result.
 func (l *Leader) Acknowledged() bool {

@@ -43,17 +43,8 @@ type hangState struct {
 
 // setQuiet records whether an active member's workers show no progress.
 func (r *roundState) setQuiet(m *roundMember, q *rdzv.Quiet) {
-	count := func(n *int, was *bool, is bool) {
-		switch {
-		case is && !*was:
-			*n++
-		case !is && *was:
-			*n--
-		}
-		*was = is
-	}
-	count(&r.hang.quiet, &m.quiet, q != nil && q.Held == "")
-	count(&r.hang.learned, &m.learned, q != nil && q.Learned)
+	recount(&r.hang.quiet, &m.quiet, q != nil && q.Held == "")
+	recount(&r.hang.learned, &m.learned, q != nil && q.Learned)
 }
 
 // allQuiet reports whether no worker of the round shows progress. Workers that have exited with 0 show none. One node

@@ -68,21 +68,11 @@ func (m *Member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
 
 // NextTick returns when Tick has something to do.
 func (m *Member) NextTick() (next OptionalTime) {
-	first := func(at time.Duration) {
-		if !next.Set || at < next.At {
-			next = OptionalTime{at, true}
-		}
-	}
 	if m.HasWorkers() && m.ttl > 0 && !m.report.Silent {
-		first(m.lastProof + StopTimeout(m.ttl))
+		next = OptionalTime{m.lastProof + StopTimeout(m.ttl), true}
 	}
-	for _, at := range []OptionalTime{m.nextStoreCheck(), m.quietAt()} {
-		if at.Set {
-			first(at.At)
-		}
-	}
-	if by := m.waitDeadline(); by.Set {
-		first(by.At)
+	for _, at := range []OptionalTime{m.nextStoreCheck(), m.quietAt(), m.waitDeadline()} {
+		next.TakeEarlier(at)
 	}
 	return next
 }

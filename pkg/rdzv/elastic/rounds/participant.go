@@ -3,8 +3,6 @@ package rounds
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,30 +37,23 @@ type participantSet struct {
 	matching    int                     // how many fit the job
 }
 
-func newParticipantSet(n int) participantSet {
-	return participantSet{
-		byID: make(map[coord.SessionID]*participant, n), byIdentity: make(map[string]*participant, n),
-	}
-}
-
 // count updates the counts after a participant's conditions have changed.
 func (s *participantSet) count(p *participant, eligible, quarantined, matching bool) {
-	update := func(n *int, was *bool, is bool) {
-		switch {
-		case is && !*was:
-			*n++
-		case !is && *was:
-			*n--
-		}
-		*was = is
-	}
-	update(&s.eligible, &p.counted.eligible, eligible)
-	update(&s.quarantined, &p.counted.quarantined, quarantined)
-	update(&s.matching, &p.counted.matching, matching)
+	recount(&s.eligible, &p.counted.eligible, eligible)
+	recount(&s.quarantined, &p.counted.quarantined, quarantined)
+	recount(&s.matching, &p.counted.matching, matching)
 }
 
-// sessionIDs lists the participants' sessions.
-func (s *participantSet) sessionIDs() []coord.SessionID { return slices.Collect(maps.Keys(s.byID)) }
+// recount updates the number n of those that meet a condition, after one of them has changed.
+func recount(n *int, was *bool, is bool) {
+	switch {
+	case is && !*was:
+		*n++
+	case !is && *was:
+		*n--
+	}
+	*was = is
+}
 
 // addParticipant adds an agent that was not known. Of two agents of one node the later one supersedes the other.
 func (l *Leader) addParticipant(a AgentArrival) *participant {

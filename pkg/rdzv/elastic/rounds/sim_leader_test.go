@@ -102,7 +102,7 @@ func (t *term) batch(b simBatch) {
 		for _, c := range b.changes {
 			here[coord.SessionID(strings.TrimPrefix(c.key, PrefixAgent))] = true
 		}
-		ids := t.l.participants.sessionIDs()
+		ids := t.l.Sessions()
 		slices.Sort(ids)
 		for _, id := range ids {
 			if !here[id] {

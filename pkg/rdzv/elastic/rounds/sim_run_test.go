@@ -39,7 +39,7 @@ func (w *world) checkLeftovers() {
 		w.check.checkCounts(ses.id)
 	}
 	if l := w.store.term; l != nil && w.check.outcome != nil && !l.l.Acknowledged() {
-		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.participants.sessionIDs())
+		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.Sessions())
 	}
 	if left := w.store.list(KeyWaiting); w.store.term != nil && len(left) > 0 {
 		w.check.fail("tidy", "the count of waiting nodes is left: %v", left[0].value)

@@ -59,7 +59,10 @@ func NewLeader(epoch coord.Revision, saved SavedState, now time.Duration) *Leade
 	l := &Leader{
 		epoch: epoch, store: saved.StoreHistory, job: saved.Job, begun: saved.Begun, outcome: saved.Outcome,
 		record: Record{Round: -1}, storeInvites: saved.StoreInvites,
-		history: saved.History, participants: newParticipantSet(len(saved.Agents)),
+		history: saved.History, participants: participantSet{
+			byID:       make(map[coord.SessionID]*participant, len(saved.Agents)),
+			byIdentity: make(map[string]*participant, len(saved.Agents)),
+		},
 	}
 	l.history.now, l.waiting = now, saved.Waiting
 	l.writes = append(l.writes, l.forgetFormerJob()) // the former leader may have failed before it did

@@ -28,10 +28,7 @@ func newAskHarness(t *testing.T, agents int) *askHarness {
 	t.Cleanup(func() { _ = b.server.Close() })
 	record := rounds.Record{Round: 4}
 	for i := range agents {
-		store, err := b.server.Local()
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := localStore(t, b.server)
 		h := &Handler{
 			stackRequests: make(chan func(context.Context, *driver)), driveDone: make(chan struct{}),
 		}

@@ -19,10 +19,7 @@ func TestReportHasTheAgeOfItsFailure(t *testing.T) {
 		began := time.Now()
 		server := coord.NewServer(coord.ServerOptions{})
 		defer server.Close()
-		store, err := server.Local()
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := localStore(t, server)
 		d := &driver{
 			store: store, prefix: rounds.PrefixOf("run"), timeout: probeTimeout,
 			clock: func() time.Duration { return time.Since(began) },

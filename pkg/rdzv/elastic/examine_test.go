@@ -36,10 +36,7 @@ func testCollectStacks(t *testing.T, all bool) {
 	var drivers []*driver
 	var members []rounds.RecordMember
 	for i, host := range []string{"node0", "node1", "node2"} {
-		store, err := server.Local()
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := localStore(t, server)
 		d := &driver{
 			store: store, prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
 			status: func(context.Context) []byte { return nil },

@@ -47,14 +47,7 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 		t.Run(fmt.Sprintf("failed commits are done: %v", commits), func(t *testing.T) {
 			server := coord.NewServer(coord.ServerOptions{})
 			defer server.Close()
-			open := func() coord.Store {
-				s, err := server.Local()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return s
-			}
-			store := &unreliableStore{Store: open(), failed: make(chan struct{}, 1000)}
+			store := &unreliableStore{Store: localStore(t, server), failed: make(chan struct{}, 1000)}
 			store.commits.Store(commits)
 			ctx, cancel := context.WithCancel(t.Context())
 			var leading sync.WaitGroup
@@ -70,7 +63,9 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			store.down.Store(true)
 			soon := job(1, 2)
 			soon.LastCall = 0
-			agent := &driver{store: open(), prefix: rounds.PrefixOf("run"), timeout: probeTimeout, clock: boottime.Now}
+			agent := &driver{
+				store: localStore(t, server), prefix: rounds.PrefixOf("run"), timeout: probeTimeout, clock: boottime.Now,
+			}
 			if err := agent.putReport(ctx, rounds.Report{Phase: rounds.Ready, Job: soon, Node: rounds.Node{Identity: "a", Nproc: 1}}); err != nil {
 				t.Fatal(err)
 			}
@@ -144,10 +139,7 @@ func TestLargeJobFits(t *testing.T) {
 		t.Run(fmt.Sprintf("%d nodes, each lost %d times", c.nodes, c.losses), func(t *testing.T) {
 			server := coord.NewServer(coord.ServerOptions{SessionTTL: time.Second})
 			defer server.Close()
-			store, err := server.Local()
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := localStore(t, server)
 			d := newLeaderDriver(store, "run", zerolog.Nop())
 			epoch, err := d.campaign(t.Context())
 			if err != nil {

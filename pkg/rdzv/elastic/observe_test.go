@@ -45,17 +45,10 @@ func TestStatusIsPublishedWhileObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := coord.NewServer(coord.ServerOptions{})
 		defer server.Close()
-		open := func() coord.Store {
-			s, err := server.Local()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
 		const interval = 2 * time.Second
 		var asked atomic.Int64
 		d := &driver{
-			store: open(), prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(),
+			store: localStore(t, server), prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(),
 			statusInterval: interval,
 			status:         func(context.Context) []byte { return fmt.Appendf(nil, "%d", asked.Add(1)) },
 		}
@@ -63,7 +56,7 @@ func TestStatusIsPublishedWhileObserved(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- d.publishStatus(ctx) }()
 		observe := func() (stop func()) {
-			store := open()
+			store := localStore(t, server)
 			ctx, cancel := context.WithCancel(ctx)
 			done := make(chan struct{})
 			go func() {

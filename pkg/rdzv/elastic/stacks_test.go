@@ -20,16 +20,10 @@ func TestStacksAreReadForWhoAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := coord.NewServer(coord.ServerOptions{})
 		defer server.Close()
-		open := func() coord.Store {
-			s, err := server.Local()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return s
-		}
 		reads := 0
 		d := &driver{
-			store: open(), prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(), statusInterval: time.Second,
+			store: localStore(t, server), prefix: rounds.PrefixOf("run"), timeout: time.Second, log: zerolog.Nop(),
+			statusInterval: time.Second,
 			status: func(context.Context) []byte {
 				t.Error("the status was asked for")
 				return nil
@@ -48,7 +42,7 @@ func TestStacksAreReadForWhoAsks(t *testing.T) {
 		}
 		// ask returns the agent's reply and a function that ends the observer.
 		ask := func(allThreads bool) (reply string, leave func()) {
-			store := open()
+			store := localStore(t, server)
 			ctx, cancel := context.WithCancel(ctx)
 			done := make(chan struct{})
 			go func() {

@@ -31,7 +31,7 @@ func succeed(t *testing.T, h *Handler, barrier time.Duration) <-chan verdict {
 
 // A node leaves the exit barrier at its deadline, and the others succeed without it.
 func TestSucceedDeparts(t *testing.T) {
-	hs := startJob(t, job(3, 3), 3)
+	hs := startJob(t, job(3, 3), 3, nil)
 	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
 		t.Errorf("the node that leaves: %+v", got)
 	}
@@ -73,7 +73,7 @@ func TestSucceedIsInterrupted(t *testing.T) {
 func TestFailureAfterDeparture(t *testing.T) {
 	j := job(3, 3)
 	j.MaxRestarts = 3
-	hs := startJob(t, j, 3)
+	hs := startJob(t, j, 3, nil)
 	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || !errors.Is(got.err, rdzv.ErrTimeout) {
 		t.Errorf("the node that leaves: %+v", got)
 	}
@@ -97,7 +97,7 @@ func TestFailureAfterDeparture(t *testing.T) {
 func TestHostIsNeeded(t *testing.T) {
 	j := job(2, 2)
 	j.TTL = 3 * time.Second // it must not pass before the second call
-	hs := startJob(t, j, 2)
+	hs := startJob(t, j, 2, nil)
 	got := await(t, "deadline", succeed(t, hs[0], 0))
 	if needed, ok := errors.AsType[*rdzv.NeededError](got.err); !ok || needed.For != 0 {
 		t.Fatalf("the host: %+v", got)
@@ -160,7 +160,7 @@ func awaitDone(t *testing.T, host *Handler, n int) {
 
 // At the exit barrier a lost store does not keep a node from leaving at its deadline.
 func TestStoreLostAtBarrier(t *testing.T) {
-	hs := startJob(t, job(2, 2), 2)
+	hs := startJob(t, job(2, 2), 2, nil)
 	hs[1].opts.CloseTimeout = 100 * time.Millisecond
 	waiting := succeed(t, hs[1], 2*time.Second) // it is there until the other has gone
 	awaitDone(t, hs[0], 1)

@@ -198,7 +198,7 @@ func TestSetClosedBeforeJoining(t *testing.T) {
 
 // SetClosed returns when the leader has ended the run, while this node's workers still stop; every node knows then.
 func TestSetClosed(t *testing.T) {
-	hs := startJob(t, job(2, 2), 2)
+	hs := startJob(t, job(2, 2), 2, nil)
 	if err := hs[1].SetClosed(t.Context(), "ann@desk"); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func localStore(t *testing.T, server *coord.Server) coord.Store {
 }
 
 func TestClose(t *testing.T) {
-	hs := startJob(t, job(2, 2), 2)
+	hs := startJob(t, job(2, 2), 2, nil)
 	store := localStore(t, hs[0].opts.Access.(*C10d).hosted().server)
 	o, err := Close(t.Context(), store, "run", "ann@desk")
 	if err != nil || o.Ending != rdzv.EndClosed || o.Text != "closed by ann@desk" ||

@@ -98,26 +98,20 @@ func TestSilentStoreAnswersAgain(t *testing.T) {
 // An agent that finds another store in place of its own joins that one once its workers have ended.
 func TestStoreIsReplaced(t *testing.T) {
 	host, guest, p := growBehindProxy(t)
-	port := testenv.FreePort(t)
-	j := host.opts.Job
-	other := newTestHandler(t, j, port, "other")
-	first := enter(t, other, nil)
-	if got := await(t, "the other host", first); got.err != nil || got.round.WorldSize != 1 {
-		t.Fatalf("other: %+v", got)
-	}
-	p.redirect(fmt.Sprintf("127.0.0.1:%d", port))
-	p.reset()
+	other := replaceStore(t, host, p)
 	if s := awaitStop(t, "the guest's stop", guest); s.KillBy.IsZero() || time.Until(s.KillBy) > 0 {
 		t.Errorf("the guest does not have to kill its workers at once: %+v", s)
 	}
-	in := enter(t, guest, nil)
-	awaitStop(t, "growth", other)
-	again := enter(t, other, nil)
-	for what, w := range map[string]<-chan joined{"other": again, "guest": in} {
-		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 {
-			t.Errorf("%s: %+v", what, got)
-		}
-	}
+	grow(t, other, guest)
+}
+
+// replaceStore makes the proxy lead to another store of host's run, and returns the agent that runs alone there.
+func replaceStore(t *testing.T, host *Handler, p *proxy) (other *Handler) {
+	t.Helper()
+	other = startJob(t, host.opts.Job, 1, nil)[0]
+	p.redirect(fmt.Sprintf("127.0.0.1:%d", other.opts.Access.(*C10d).Ports[0]))
+	p.reset()
+	return other
 }
 
 // The session is lost first, and the store is replaced while the agent stops its workers.
@@ -125,33 +119,13 @@ func TestStoreIsReplacedAfterSessionLoss(t *testing.T) {
 	host, guest, p := growBehindProxy(t)
 	endSession(t, host, guest)
 	awaitStop(t, "the guest's stop", guest)
-	port := testenv.FreePort(t)
-	other := newTestHandler(t, host.opts.Job, port, "other")
-	if got := await(t, "the other host", enter(t, other, nil)); got.err != nil || got.round.WorldSize != 1 {
-		t.Fatalf("other: %+v", got)
-	}
-	p.redirect(fmt.Sprintf("127.0.0.1:%d", port))
-	p.reset()
-	in := enter(t, guest, nil)
-	awaitStop(t, "growth", other)
-	again := enter(t, other, nil)
-	for what, w := range map[string]<-chan joined{"other": again, "guest": in} {
-		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 {
-			t.Errorf("%s: %+v", what, got)
-		}
-	}
+	grow(t, replaceStore(t, host, p), guest)
 }
 
 // An agent with a shared run id does not join the new store, which may belong to another job.
 func TestReplacedStoreOfASharedRunID(t *testing.T) {
 	host, guest, p := growJobBehindProxy(t, job(1, 2), func(guest *Handler) { guest.opts.SharedRunID = true })
-	port := testenv.FreePort(t)
-	other := newTestHandler(t, host.opts.Job, port, "other")
-	if got := await(t, "the other host", enter(t, other, nil)); got.err != nil {
-		t.Fatalf("other: %+v", got)
-	}
-	p.redirect(fmt.Sprintf("127.0.0.1:%d", port))
-	p.reset()
+	replaceStore(t, host, p)
 	awaitStop(t, "the guest's stop", guest)
 	if got := await(t, "the guest's end", enter(t, guest, nil)); !errors.Is(got.err, coord.ErrReplaced) {
 		t.Errorf("guest: %+v", got)
@@ -171,7 +145,7 @@ func TestWatchdogIsClearedAfterTheStop(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := job(1, 2)
 			j.LastCall = 0
-			host := startJob(t, j, 1)[0]
+			host := startJob(t, j, 1, nil)[0]
 			guest, _ := newProxiedHandler(t, j, host, "guest")
 			deadlines := make(chan time.Duration, 1000)
 			guest.opts.Watchdog = func(at time.Duration) { deadlines <- at }
@@ -192,18 +166,11 @@ func TestWatchdogIsClearedAfterTheStop(t *testing.T) {
 // If the others cannot reach the worker store of rank 0 they go on without that node, and it waits.
 func TestUnreachableRank0(t *testing.T) {
 	t.Parallel()
-	port := testenv.FreePort(t)
-	hs, waits := make([]*Handler, 3), make([]<-chan joined, 3)
-	for i := range hs {
-		hs[i] = newTestHandler(t, job(2, 3), port, fmt.Sprintf("node%d", i))
+	hs, waits := enterAll(t, job(2, 3), 3, func(i int, h *Handler) {
 		if i == 0 {
-			hs[0].opts.Stores.Offers = func() []string { return []string{"240.0.0.1"} } // nobody has this address
+			h.opts.Stores.Offers = func() []string { return []string{"240.0.0.1"} } // nobody has this address
 		}
-		waits[i] = enter(t, hs[i], nil)
-		if i == 0 {
-			awaitHost(t, hs[0])
-		}
-	}
+	})
 	if got := await(t, "rank 0", waits[0]); got.err != nil || got.round.Rank != 0 || got.round.WorldSize != 3 {
 		t.Fatalf("node 0: %+v", got)
 	}

@@ -81,7 +81,7 @@ func TestHandlersOverSockets(t *testing.T) {
 
 // Without its store a node stops its workers and gives up.
 func TestHostIsLost(t *testing.T) {
-	hs := startJob(t, job(2, 2), 2)
+	hs := startJob(t, job(2, 2), 2, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := hs[0].Shutdown(ctx); err != nil {
@@ -100,7 +100,7 @@ func TestHostIsLost(t *testing.T) {
 
 // A failure after another node has left is not charged.
 func TestLeaveIsNoFailure(t *testing.T) {
-	hs := startJob(t, job(2, 3), 3)
+	hs := startJob(t, job(2, 3), 3, nil)
 	hs[2].Leave()
 	f := rdzv.Failure{Failure: failure.Failure{Host: "node1", GlobalRank: 2, ExitCode: 1}, Grade: 2}
 	hs[1].Fail(f)
@@ -121,7 +121,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	j := job(1, 2)
 	j.LastCall = 0
-	host := startJob(t, j, 1)[0]
+	host := startJob(t, j, 1, nil)[0]
 	port := host.opts.Access.(*C10d).Ports[0]
 	tests := []struct {
 		name string

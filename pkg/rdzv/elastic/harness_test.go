@@ -82,20 +82,30 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// startJob starts n agents, the first of which hosts the store. It returns them in rank order once their first round is
-// decided.
-func startJob(t *testing.T, j rounds.Job, n int) []*Handler {
+// enterAll makes n agents enter the first round of a job, the first of which hosts the store. change, if not nil,
+// changes each of them before it enters.
+func enterAll(t *testing.T, j rounds.Job, n int, change func(i int, h *Handler)) ([]*Handler, []<-chan joined) {
 	t.Helper()
 	port := testenv.FreePort(t)
 	hs := make([]*Handler, n)
 	waits := make([]<-chan joined, n)
 	for i := range hs {
 		hs[i] = newTestHandler(t, j, port, fmt.Sprintf("node%d", i))
+		if change != nil {
+			change(i, hs[i])
+		}
 		waits[i] = enter(t, hs[i], nil)
 		if i == 0 {
 			awaitHost(t, hs[0])
 		}
 	}
+	return hs, waits
+}
+
+// startJob is enterAll for a round of all agents. It returns them in rank order once the round is decided.
+func startJob(t *testing.T, j rounds.Job, n int, change func(i int, h *Handler)) []*Handler {
+	t.Helper()
+	hs, waits := enterAll(t, j, n, change)
 	for i, w := range waits {
 		if got := await(t, "first round", w); got.err != nil || got.round.Rank != i {
 			t.Fatalf("node %d: %+v", i, got)
@@ -104,10 +114,11 @@ func startJob(t *testing.T, j rounds.Job, n int) []*Handler {
 	return hs
 }
 
-// awaitHost waits until h hosts the store.
+// awaitHost waits until h hosts the store, or keeps it together with others.
 func awaitHost(t *testing.T, h *Handler) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); h.opts.Access.(*C10d).hosted() == nil; {
+	a := h.opts.Access.(*C10d)
+	for deadline := time.Now().Add(time.Minute); a.hosted() == nil && a.storeMember() == nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("the first agent does not host the store")
 		}
@@ -135,7 +146,7 @@ func growBehindProxy(t *testing.T) (host, guest *Handler, p *proxy) {
 func growJobBehindProxy(t *testing.T, j rounds.Job, change ...func(guest *Handler)) (host, guest *Handler, p *proxy) {
 	t.Helper()
 	j.LastCall = 0
-	host = startJob(t, j, 1)[0]
+	host = startJob(t, j, 1, nil)[0]
 	guest, p = newProxiedHandler(t, j, host, "guest")
 	for _, c := range change {
 		c(guest)

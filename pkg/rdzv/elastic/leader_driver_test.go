@@ -93,27 +93,14 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 // leader needs many commits to write it.
 func TestHostStaysToTheEnd(t *testing.T) {
 	const n = 300
-	hs := make([]*Handler, n)
-	waits := make([]<-chan joined, n)
-	port := testenv.FreePort(t)
-	for i := range hs {
-		hs[i] = newTestHandler(t, job(n, n), port, fmt.Sprintf("node%d", i))
-		hs[i].log = zerolog.Nop()
-		hs[i].opts.Stores = WorkerStores{WorkersHost: true, Ports: machine.Ports{Low: 1, High: 1}, Addr: "127.0.0.1"}
+	hs := startJob(t, job(n, n), n, func(_ int, h *Handler) {
+		h.log = zerolog.Nop()
+		h.opts.Stores = WorkerStores{WorkersHost: true, Ports: machine.Ports{Low: 1, High: 1}, Addr: "127.0.0.1"}
 		// A busy machine may take seconds to answer so many agents.
-		hs[i].opts.KeepAlive, hs[i].opts.Timeout = 5*time.Second, 10*time.Second
-		access := hs[i].opts.Access.(*C10d)
+		h.opts.KeepAlive, h.opts.Timeout = 5*time.Second, 10*time.Second
+		access := h.opts.Access.(*C10d)
 		access.TTL, access.Linger = 30*time.Second, time.Minute
-		waits[i] = enter(t, hs[i], nil)
-		if i == 0 {
-			awaitHost(t, hs[0])
-		}
-	}
-	for _, w := range waits {
-		if got := await(t, "first round", w); got.err != nil {
-			t.Fatal(got.err)
-		}
-	}
+	})
 	var ends sync.WaitGroup
 	for i, h := range hs {
 		ends.Go(func() {

@@ -28,7 +28,7 @@ func wantFree(t *testing.T, what string, port int) {
 // TestWorkerStoreLeavesPort ends a job. As soon as a node's session has ended, a rerun may begin there, so that the
 // node's worker store must have left its port before.
 func TestWorkerStoreLeavesPort(t *testing.T) {
-	hs := startJob(t, job(2, 2), 2)
+	hs := startJob(t, job(2, 2), 2, nil)
 	hs[0].mu.Lock()
 	port := hs[0].store.Port()
 	hs[0].mu.Unlock()
@@ -60,7 +60,7 @@ func (r *slowReader) Read(b []byte) (int, error) {
 // TestStoreLeavesPortBeforeItEnds ends a host whose store takes a while to end. Meanwhile the port must not answer: an
 // agent that found only the workers' protocol there would take it for a store of torch's and end.
 func TestStoreLeavesPortBeforeItEnds(t *testing.T) {
-	hs := startJob(t, job(1, 1), 1)
+	hs := startJob(t, job(1, 1), 1, nil)
 	at := hs[0].opts.Access.(*C10d).hosted()
 	reader := &slowReader{slow: make(chan struct{}), done: make(chan struct{})}
 	client, err := coord.Dial(t.Context(), coord.DialOptions{

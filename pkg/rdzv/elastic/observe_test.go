@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/rounds"
@@ -154,21 +153,13 @@ func TestSnapshot(t *testing.T) {
 
 // An observer takes no part: no round has it, no round waits for it, and the store's host ends without it.
 func TestObserveChangesNothing(t *testing.T) {
-	port := testenv.FreePort(t)
-	var hs []*Handler
-	var waits []<-chan joined
-	for i := range 2 {
-		h := newTestHandler(t, job(2, 3), port, fmt.Sprintf("node%d", i))
-		h.opts.Job.LastCall = 0
+	j := job(2, 3)
+	j.LastCall = 0
+	hs, waits := enterAll(t, j, 2, func(_ int, h *Handler) {
 		h.opts.Status, h.opts.StatusInterval = func(context.Context) []byte { return []byte("busy") }, time.Second
-		hs = append(hs, h)
-		waits = append(waits, enter(t, h, nil))
-		if i == 0 {
-			awaitHost(t, h)
-		}
-	}
+	})
 	host := hs[0].opts.Access.(*C10d)
-	observer := &C10d{RunID: "run", Host: "127.0.0.1", Ports: []int{port}}
+	observer := &C10d{RunID: "run", Host: "127.0.0.1", Ports: host.Ports}
 	store, err := observer.OpenObserver(t.Context(), coord.RoleObserver, time.Minute)
 	if err != nil {
 		t.Fatal(err)

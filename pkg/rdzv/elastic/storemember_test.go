@@ -61,25 +61,12 @@ type togetherJob struct {
 // in rank order once any one may be lost.
 func startTogether(t *testing.T, j rounds.Job, n int) *togetherJob {
 	t.Helper()
-	port := testenv.FreePort(t)
-	hs := make([]*Handler, n)
-	together := &togetherJob{agents: hs}
-	waits := make([]<-chan joined, n)
-	for i := range hs {
-		hs[i] = newTestHandler(t, j, port, fmt.Sprintf("node%d", i))
-		together.cables = append(together.cables, keepTogether(hs[i]))
-		waits[i] = enter(t, hs[i], nil)
-		for i == 0 && hs[0].opts.Access.(*C10d).storeMember() == nil {
-			time.Sleep(time.Millisecond) //nolint:forbidigo // nothing signals that
-		}
-	}
-	for i, w := range waits {
-		if got := await(t, "first round", w); got.err != nil || got.round.Rank != i {
-			t.Fatalf("node %d: %+v", i, got)
-		}
-	}
-	awaitSurvival(t, hs[0])
-	for _, h := range hs { // the leader knows before the agents know who the voters are
+	together := &togetherJob{}
+	together.agents = startJob(t, j, n, func(_ int, h *Handler) {
+		together.cables = append(together.cables, keepTogether(h))
+	})
+	awaitSurvival(t, together.agents[0])
+	for _, h := range together.agents { // the leader knows before the agents know who the voters are
 		for known(h.opts.Access.(*C10d)) < 3 {
 			time.Sleep(time.Millisecond) //nolint:forbidigo // nothing signals that
 		}

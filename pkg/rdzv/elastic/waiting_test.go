@@ -11,7 +11,7 @@ import (
 func TestNumNodesWaiting(t *testing.T) {
 	j := job(1, 2)
 	j.LastCall, j.Grow = 0, rounds.GrowNextRestart
-	host := startJob(t, j, 1)[0]
+	host := startJob(t, j, 1, nil)[0]
 	if n := host.NumNodesWaiting(); n != 0 {
 		t.Errorf("%d nodes wait for a job without newcomers", n)
 	}

@@ -76,11 +76,7 @@ func TestFinishedLeaderLeaves(t *testing.T) {
 	if err := hs[0].Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for i, end := range []<-chan verdict{succeed(t, hs[1], time.Minute), succeed(t, hs[2], time.Minute)} {
-		if got := await(t, "success", end); got.stop != nil || got.err != nil {
-			t.Errorf("node %d: %+v, %v", i+1, got.stop, got.err)
-		}
-	}
+	wantSuccess(t, hs[1:]...)
 }
 
 // awaitAgents waits until n agents have reported.

@@ -59,18 +59,7 @@ func TestHandlersOverSockets(t *testing.T) {
 			t.Fatalf("node %d: round %+v", i, r)
 		}
 	}
-	ends := make(chan error, 3)
-	for _, h := range hs {
-		go func() {
-			_, err := h.Succeed(t.Context(), rdzv.NoTimeout)
-			ends <- err
-		}()
-	}
-	for range hs {
-		if err := await(t, "end", ends); err != nil {
-			t.Error(err)
-		}
-	}
+	wantSuccess(t, hs...)
 	late := newTestHandler(t, j, port, "late")
 	got := await(t, "late joiner", enter(t, late, nil))
 	var end *rdzv.EndedError

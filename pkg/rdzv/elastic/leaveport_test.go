@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // wantFree checks that nobody listens at a port of this machine.
@@ -32,11 +31,7 @@ func TestWorkerStoreLeavesPort(t *testing.T) {
 	hs[0].mu.Lock()
 	port := hs[0].store.Port()
 	hs[0].mu.Unlock()
-	for i, end := range []<-chan verdict{succeed(t, hs[0], rdzv.NoTimeout), succeed(t, hs[1], rdzv.NoTimeout)} {
-		if got := await(t, "success", end); got.stop != nil || got.err != nil {
-			t.Errorf("node %d: %+v", i, got)
-		}
-	}
+	wantSuccess(t, hs...)
 	wantFree(t, "the worker store of a node that has ended", port)
 }
 

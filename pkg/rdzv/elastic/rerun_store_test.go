@@ -27,18 +27,7 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 			t.Fatal(got.err)
 		}
 	}
-	ends := make(chan error, 2)
-	for _, h := range first {
-		go func() {
-			_, err := h.Succeed(t.Context(), rdzv.NoTimeout)
-			ends <- err
-		}()
-	}
-	for range first {
-		if err := await(t, "end", ends); err != nil {
-			t.Fatal(err)
-		}
-	}
+	wantSuccess(t, first...)
 	host, guest := first[0], first[1]
 	if host.opts.Access.Front() == nil {
 		host, guest = guest, host

@@ -34,10 +34,7 @@ func TestAuthorityIsAsked(t *testing.T) {
 	if _, err := c.Commit(t.Context(), nil, []Op{{Key: "k/another"}}); !errors.Is(err, ErrDenied) {
 		t.Errorf("%v, want %v", err, ErrDenied)
 	}
-	l, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, s)
 	put(t, l, Op{Key: "k/another"})
 	nc, _ := dialRaw(t, addr)
 	nc.Write(appendNumbered(nil, kindWatch, 1, ""))

@@ -49,10 +49,7 @@ func TestSharedBacklog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l, err := s.Local()
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := openLocal(t, s)
 			stores = append(stores, c, l)
 		}
 		close(pass)

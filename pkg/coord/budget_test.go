@@ -30,10 +30,7 @@ func fill(t *testing.T, s Store, prefix string, op Op, size int) (n int, err err
 func TestFullStore(t *testing.T) {
 	const memory = 16 << 20
 	s, addr := startServer(t, ServerOptions{MaxMemory: memory})
-	leader, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := openLocal(t, s)
 	agent := dial(t, DialOptions{Addr: addr})
 	put(t, agent, Op{Key: "agent", Value: make([]byte, 1000), Owned: true})
 

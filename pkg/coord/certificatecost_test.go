@@ -41,11 +41,7 @@ func TestCostOfCertificates(t *testing.T) {
 	})
 	const n = 100
 	open := func() net.Conn {
-		raw, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { raw.Close() })
+		raw := connect(t, addr)
 		a := &attempt{opts: &DialOptions{Addr: addr}}
 		cut := &cutConn{Conn: raw, n: maxRecord}
 		config, _ := clientConfig(a.opts)

@@ -98,10 +98,7 @@ func startShared(t *testing.T) (*Server, *sharedKeeper, *Client) {
 func TestAnswersAreConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, k, c := startShared(t)
-		local, err := s.Local()
-		if err != nil {
-			t.Fatal(err)
-		}
+		local := openLocal(t, s)
 		defer closeStore(t, local)
 		var kept error
 		answered := false

@@ -60,10 +60,7 @@ func TestGarbage(t *testing.T) {
 		append(appendPreamble(nil), huge...), append(appendPreamble(nil), 22, 3, 1, 0, 5, 1, 0, 0, 1, 9),
 		append(appendPreamble(nil), frames()["hello"]...),
 	} {
-		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := connect(t, addr)
 		send(garbage, nc, nc.(*net.TCPConn).CloseWrite)
 	}
 	for _, garbage := range [][]byte{huge, {0, 0, 0, 0}, {0, 0, 4, 1, 1}, frames()["commit"], frames()["join"]} {
@@ -294,10 +291,7 @@ func TestAnswersFollowBatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		local, err := s.Local()
-		if err != nil {
-			t.Fatal(err)
-		}
+		local := openLocal(t, s)
 		const watches = 3
 		for number := range int64(watches) {
 			client.nc.Write(appendNumbered(nil, kindWatch, number, ""))

@@ -313,11 +313,7 @@ func TestSilentObstacles(t *testing.T) {
 // TestOtherProtocol lets a client and a server meet a future version of the protocol.
 func TestOtherProtocol(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, addr)
 	nc.Write([]byte(magic + "\x00\x04whatever they will say"))
 	got, err := io.ReadAll(nc)
 	line := "the agent speaks version 4 of the agents' protocol and the store speaks version 3: " +

@@ -54,10 +54,7 @@ func TestRestart(t *testing.T) {
 	way := &pipeNetwork{server: s}
 	c := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: 20 * time.Second})
 	gone := dial(t, DialOptions{Addr: "pipe", Conn: way.dial})
-	leader, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := openLocal(t, s)
 	put(t, leader, Op{Key: "agent/c", Value: []byte("old")})
 	put(t, c, Op{Key: "agent/c", Value: []byte("ready"), Owned: true})
 	long := strings.Repeat("long", 20_000)
@@ -95,10 +92,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("after the restart (-want +got):\n%s", diff)
 	}
 	closeStore(t, c)
-	leader, err = s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader = openLocal(t, s)
 	for _, e := range all(t, leader).Events {
 		if strings.HasPrefix(e.Key, "agent/") {
 			t.Errorf("%s outlives its session", e.Key)
@@ -118,10 +112,7 @@ func checkKilled(t *testing.T, dir string, want Batch) {
 	if err := os.WriteFile(filepath.Join(found, dataFile), file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := openServer(t, found, ServerOptions{}).Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, openServer(t, found, ServerOptions{}))
 	want.Events = slices.DeleteFunc(slices.Clone(want.Events), func(e Event) bool { return e.Key == "leader" })
 	if diff := cmp.Diff(want, all(t, l)); diff != "" {
 		t.Errorf("after a kill (-want +got):\n%s", diff)
@@ -148,10 +139,7 @@ func TestRestartEndsSessions(t *testing.T) {
 	}
 	begin := time.Now()
 	s = openServer(t, dir, ServerOptions{})
-	l, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, s)
 	seen := watch(t, l, "")
 	for _, key := range []string{"owned", "short"} {
 		if b := next(t, seen, "a batch"); !b.Resync && (len(b.Events) != 1 || !b.Events[0].Deleted) {
@@ -257,10 +245,7 @@ func TestDiskFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dial(t, DialOptions{Addr: serve(t, s), TTL: 5 * time.Second})
-	l, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, s)
 	put(t, c, Op{Key: "k"})
 	s.writer.to.(*disk).db.Close()
 	if _, err := c.Commit(t.Context(), nil, []Op{{Key: "l"}}); !errors.Is(err, ErrUnavailable) {
@@ -306,10 +291,7 @@ func TestKilledStore(t *testing.T) {
 		_ = out.Encode(a)
 	}
 	report(acknowledged{Addr: addr})
-	local, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	local := openLocal(t, s)
 	stores := []Store{local}
 	for range 3 {
 		stores = append(stores, dial(t, DialOptions{Addr: addr, TTL: time.Hour})) // it outlives all rounds on a slow disk
@@ -373,10 +355,7 @@ func TestKill(t *testing.T) {
 		_ = cmd.Wait()
 	}
 	s := openServer(t, dir, ServerOptions{})
-	l, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, s)
 	there := map[string]Event{}
 	for _, e := range all(t, l).Events {
 		there[e.Key] = e
@@ -425,10 +404,7 @@ func BenchmarkDisk(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	l, err := s.Local()
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := openLocal(b, s)
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {

@@ -94,10 +94,7 @@ func FuzzRecordLimit(f *testing.F) {
 func TestRefusalOfAnotherVersionArrives(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
 	for range 50 {
-		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		nc := connect(t, addr)
 		first := binary.BigEndian.AppendUint16([]byte(magic), 2)
 		if _, err := nc.Write(append(first, bytes.Repeat([]byte("hello"), 100)...)); err != nil {
 			t.Fatal(err)
@@ -166,11 +163,7 @@ func pipeTo(s *Server) func(context.Context) (net.Conn, error) {
 func TestTurnIsNotHeld(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{HandshakeTimeout: time.Minute})
 	for range 2 * cap(s.turns) {
-		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { nc.Close() })
+		nc := connect(t, addr)
 		nc.Write(append(appendPreamble(nil), 22, 3, 1, 0, 5, 1, 0, 0, 200, 3))
 	}
 	began := time.Now()
@@ -201,11 +194,7 @@ func TestComputingInTurn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, addr := startServer(t, ServerOptions{})
-			nc, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
+			nc := connect(t, addr)
 			below := &preambleConn{Conn: nc, unsent: appendPreamble(nil), check: func() (byte, error) {
 				got := make([]byte, preambleSize+1)
 				_, err := io.ReadFull(nc, got)

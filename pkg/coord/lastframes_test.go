@@ -53,10 +53,7 @@ func TestLastFrameAfterPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeStore(t, c) })
-	l, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, s)
 	seen, lost := make(chan Batch, 2), make(chan error, 1)
 	go func() {
 		lost <- c.Watch(t.Context(), "answer", func(b Batch) error {

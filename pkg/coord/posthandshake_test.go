@@ -11,7 +11,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -74,11 +73,7 @@ func TestHandshakeMessageOfASession(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	keyLog := &bytes.Buffer{}
 	a := &attempt{opts: &DialOptions{Addr: addr, RunID: "run", TTL: time.Hour}}
-	raw, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
+	raw := connect(t, addr)
 	config, _ := clientConfig(a.opts)
 	config.KeyLogWriter = keyLog
 	below := &preambleConn{Conn: raw, unsent: appendPreamble(nil), check: func() (byte, error) {
@@ -104,7 +99,7 @@ func TestHandshakeMessageOfASession(t *testing.T) {
 		}
 	}
 	raw.SetDeadline(time.Now().Add(testTimeout))
-	if _, err = io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, err := io.Copy(io.Discard, raw); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the store waits for more after %d records of the message", sent)
 	}
 	waitMalformed(t, s, 1, 0)

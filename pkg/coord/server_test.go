@@ -45,6 +45,27 @@ func dial(t testing.TB, opts DialOptions) *Client {
 	return c
 }
 
+// openLocal returns a store in the server's process.
+func openLocal(t testing.TB, s *Server) Store {
+	t.Helper()
+	l, err := s.Local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// connect returns a TCP connection that is closed when the test ends.
+func connect(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	return nc
+}
+
 // closeStore closes a store. It works after t.Context has ended.
 func closeStore(t testing.TB, s Store) {
 	t.Helper()
@@ -117,10 +138,7 @@ func TestClientsSeeEachOther(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{Version: "v1", RunID: "run", Secret: []byte("secret"), InstanceID: "store"})
 	opts := DialOptions{Addr: addr, Version: "v1", RunID: "run", Secret: []byte("secret"), TTL: 10 * time.Second}
 	a, b := dial(t, opts), dial(t, opts)
-	leader, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := openLocal(t, s)
 	defer closeStore(t, leader)
 	if a.InstanceID() != "store" || a.TTL() != 10*time.Second || a.Session() == b.Session() || s.Sessions() != 2 {
 		t.Errorf("instance %q, TTL %v, sessions %q and %q of %d", a.InstanceID(), a.TTL(), a.Session(), b.Session(),
@@ -146,7 +164,7 @@ func TestClientsSeeEachOther(t *testing.T) {
 	for _, w := range []<-chan Batch{there, here} {
 		wantBatch(t, w, Batch{Revision: 1, Events: []Event{{Key: "agent/a", Value: []byte("ready"), Create: 1}}})
 	}
-	_, err = b.Commit(t.Context(), []Guard{{Key: "agent/a", Create: 2}}, []Op{{Key: "agent/b"}})
+	_, err := b.Commit(t.Context(), []Guard{{Key: "agent/a", Create: 2}}, []Op{{Key: "agent/b"}})
 	want := `coordination store: a guard failed: key "agent/a" has create-revision 1, not 2`
 	if !errors.Is(err, ErrConflict) || err.Error() != want {
 		t.Errorf("commit under a wrong guard: %v", err)
@@ -163,10 +181,7 @@ func TestClientsSeeEachOther(t *testing.T) {
 // TestLargeBatch checks that a batch of several frames arrives as one batch.
 func TestLargeBatch(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	leader, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := openLocal(t, s)
 	var want []Event
 	for i := range 100 {
 		e := Event{Key: fmt.Sprintf("k/%03d", i), Value: make([]byte, 10_000), Create: Revision(i + 1)}
@@ -193,10 +208,7 @@ func TestLargeBatch(t *testing.T) {
 // TestClose checks what clients and local stores report after the end of a server.
 func TestClose(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	leader, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := openLocal(t, s)
 	c := dial(t, DialOptions{Addr: addr})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -42,10 +42,7 @@ func TestEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 				c.SetAddrs([]string{"pipe", "another:1"})
-				local, err := s.Local()
-				if err != nil {
-					t.Fatal(err)
-				}
+				local := openLocal(t, s)
 				s.End(endReason)
 				s.End("another reason")
 				wantEnded(t, c, endReason)
@@ -139,10 +136,7 @@ func TestKeeperFailureLevel(t *testing.T) {
 				var log bytes.Buffer
 				s := NewServer(ServerOptions{Logger: zerolog.New(&log)})
 				s.keepJournal(tc.keeper)
-				local, err := s.Local()
-				if err != nil {
-					t.Fatal(err)
-				}
+				local := openLocal(t, s)
 				if _, err := local.Commit(t.Context(), nil, []Op{{Key: "k"}}); !errors.Is(err, ErrUnavailable) {
 					t.Errorf("the commit ended with %v", err)
 				}

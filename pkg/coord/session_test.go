@@ -62,10 +62,7 @@ func newSessionTest(t *testing.T) (*Server, *pipeNetwork, *Client, <-chan Batch)
 		defer cancel()
 		_ = c.Close(ctx) // the test may have closed its store
 	})
-	l, err := s.Local()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := openLocal(t, s)
 	put(t, c, Op{Key: "a", Owned: true})
 	put(t, c, Op{Key: "b", Owned: true})
 	seen := watch(t, l, "")

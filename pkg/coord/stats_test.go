@@ -1,7 +1,6 @@
 package coord
 
 import (
-	"net"
 	"sync"
 	"testing"
 )
@@ -44,15 +43,11 @@ func TestTraffic(t *testing.T) {
 // TestRefusalIsCounted counts a refusal that follows the preamble.
 func TestRefusalIsCounted(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := connect(t, addr)
 	if _, err := nc.Write([]byte(magic + "\x00\x63")); err != nil {
 		t.Fatal(err)
 	}
-	for b := make([]byte, 512); err == nil; {
+	for b, err := make([]byte, 512), error(nil); err == nil; {
 		_, err = nc.Read(b) // until the store closes the connection
 	}
 	if stats := s.Stats(); stats.Refused != 1 || stats.Sent.Messages == 0 {

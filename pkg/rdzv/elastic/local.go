@@ -7,9 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -123,11 +121,10 @@ func (a *C10d) joinLocal(ctx context.Context) (coord.Store, error) {
 
 // localListener accepts agents at the socket of a store. Close it once.
 type localListener struct {
-	*net.UnixListener
-	lock    *os.File
-	slot    io.Closer
-	closing chan struct{}
-	running sync.WaitGroup
+	ln       *net.UnixListener
+	acceptor *machine.Acceptor // of serve
+	lock     *os.File
+	slot     io.Closer
 }
 
 // listenLocal listens at the socket, as the holder of its lock. After an error the caller keeps the lock.
@@ -139,9 +136,9 @@ func (a *C10d) listenLocal(lock *os.File) (*localListener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("claim to host run %q: %w", a.RunID, err)
 	}
-	l := &localListener{lock: lock, slot: slot, closing: make(chan struct{})}
+	l := &localListener{lock: lock, slot: slot}
 	if err = os.Remove(a.Socket); err == nil || errors.Is(err, os.ErrNotExist) {
-		l.UnixListener, err = net.ListenUnix("unix", &net.UnixAddr{Name: a.Socket, Net: "unix"})
+		l.ln, err = net.ListenUnix("unix", &net.UnixAddr{Name: a.Socket, Net: "unix"})
 	}
 	if err != nil {
 		_ = slot.Close()
@@ -152,34 +149,19 @@ func (a *C10d) listenLocal(lock *os.File) (*localListener, error) {
 
 // serve hands the connections of this user and of root to handle until Close.
 func (l *localListener) serve(handle func(net.Conn), log zerolog.Logger) {
-	l.running.Go(func() {
-		for {
-			c, err := l.AcceptUnix()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil { // the limit of open files is reached, which is temporary
-				select {
-				case <-time.After(dialPause):
-				case <-l.closing:
-				}
-				continue
-			}
-			if uid, err := userdir.PeerUID(c); err != nil || !userdir.Trusted(uid) {
-				log.Warn().Int("user", uid).Err(err).Msg("another user connected to the rendezvous, and was refused")
-				_ = c.Close()
-				continue
-			}
-			handle(c)
+	l.acceptor = machine.Accept(l.ln, func(c net.Conn) {
+		if uid, err := userdir.PeerUID(c.(*net.UnixConn)); err != nil || !userdir.Trusted(uid) {
+			log.Warn().Int("user", uid).Err(err).Msg("another user connected to the rendezvous, and was refused")
+			_ = c.Close()
+			return
 		}
-	})
+		handle(c)
+	}, nil)
 }
 
 // Close removes the socket, and then gives up what reserves it: the next host finds nothing of this one.
 func (l *localListener) Close() error {
-	close(l.closing)
-	err := l.UnixListener.Close() // it removes the socket
-	l.running.Wait()
+	err := l.acceptor.Close() // it removes the socket
 	return errors.Join(err, l.slot.Close(), unlockFile(l.lock))
 }
 

@@ -2,10 +2,8 @@ package elastic
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,13 +12,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/group"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic/machine"
 )
-
-// memberListener accepts the connections of clients and of other members of the store's group. Close it once.
-type memberListener struct {
-	net.Listener
-	closing chan struct{}
-	running sync.WaitGroup
-}
 
 // listenMember listens for the store's group, not at the endpoint's port, which another job may want on this machine.
 // It tries a range of ports for worker stores from its end, and leaves the first port to the worker store.
@@ -118,42 +109,19 @@ func (a *C10d) takeEndpoint(ctx context.Context, at takenEndpoint) *storeMember 
 	return nil
 }
 
-// serveMembers hands the connections that accept admits to member, until Close. A nil accept admits all.
+// serveMembers hands the connections that accept admits to member: those of clients and of other members of the store's
+// group. A nil accept admits all.
 func serveMembers(
 	ln net.Listener, accept func(net.Conn) error, member *group.Member, log zerolog.Logger,
-) *memberListener {
-	l := &memberListener{Listener: ln, closing: make(chan struct{})}
-	l.running.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if errors.Is(err, net.ErrClosed) {
+) *machine.Acceptor {
+	return machine.Accept(ln, func(c net.Conn) {
+		if accept != nil {
+			if err := accept(c); err != nil {
+				log.Debug().Err(err).Msg("refused a connection to the job's store")
+				_ = c.Close()
 				return
 			}
-			if err != nil { // the limit of open files is reached, which is temporary
-				member.ShedPending(1)
-				select {
-				case <-time.After(dialPause):
-				case <-l.closing:
-				}
-				continue
-			}
-			if accept != nil {
-				if err := accept(c); err != nil {
-					log.Debug().Err(err).Msg("refused a connection to the job's store")
-					_ = c.Close()
-					continue
-				}
-			}
-			member.ServeConn(c)
 		}
-	})
-	return l
-}
-
-// Close ends the listener and waits for it.
-func (l *memberListener) Close() error {
-	close(l.closing)
-	err := l.Listener.Close()
-	l.running.Wait()
-	return err
+		member.ServeConn(c)
+	}, func() { member.ShedPending(1) })
 }

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -90,6 +92,49 @@ func Claim(runID string, port int) (io.Closer, error) {
 // index. The error is EADDRINUSE if another agent has it.
 func ClaimRun(runID string, index int) (io.Closer, error) {
 	return TakeSlot(SlotName(runID, "store", index))
+}
+
+// Acceptor hands on the connections of a listener. Close it once.
+type Acceptor struct {
+	ln      net.Listener
+	closing chan struct{}
+	running sync.WaitGroup
+}
+
+// acceptPause is the pause after the limit of open files was reached, which is temporary.
+const acceptPause = 100 * time.Millisecond
+
+// Accept hands each connection of ln to handle until Close. It calls full, unless that is nil, when the limit of open
+// files is reached.
+func Accept(ln net.Listener, handle func(net.Conn), full func()) *Acceptor {
+	a := &Acceptor{ln: ln, closing: make(chan struct{})}
+	a.running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			switch {
+			case err == nil:
+				handle(c)
+				continue
+			case errors.Is(err, net.ErrClosed):
+				return
+			case full != nil:
+				full()
+			}
+			select {
+			case <-time.After(acceptPause):
+			case <-a.closing:
+			}
+		}
+	})
+	return a
+}
+
+// Close ends the listener and waits until handle has returned.
+func (a *Acceptor) Close() error {
+	close(a.closing)
+	err := a.ln.Close()
+	a.running.Wait()
+	return err
 }
 
 // SystemError returns the system's error without the address that package net adds. The message has the address

@@ -31,10 +31,10 @@ import (
 
 // heldSlot is a slot that this process holds.
 type heldSlot struct {
-	ln      *net.UnixListener
-	closing chan struct{}
-	once    sync.Once
-	running sync.WaitGroup
+	ln *net.UnixListener
+	// asked accepts and closes the connections of processes that ask who holds the slot, so that the backlog never fills.
+	asked *Acceptor
+	once  sync.Once
 }
 
 // slotAttempts bounds the attempts at a slot that several processes want at the same time, so that each releases it.
@@ -50,7 +50,7 @@ func TakeSlot(name string) (io.Closer, error) {
 			return nil, fmt.Errorf("bind the unix socket @%s: %w", name, err)
 		}
 		if !heldElsewhere(name, ln.Addr().String()) {
-			return newHeldSlot(ln), nil
+			return &heldSlot{ln: ln, asked: Accept(ln, func(c net.Conn) { _ = c.Close() }, nil)}, nil
 		}
 		_ = ln.Close()
 		if try == slotAttempts {
@@ -88,38 +88,9 @@ func listenUnix(name string) (*net.UnixListener, error) {
 	return ln, nil
 }
 
-// newHeldSlot accepts and closes the connections of processes that ask who holds the slot, so that the backlog never
-// fills.
-func newHeldSlot(ln *net.UnixListener) *heldSlot {
-	s := &heldSlot{ln: ln, closing: make(chan struct{})}
-	s.running.Go(func() {
-		for {
-			c, err := ln.Accept()
-			switch {
-			case err == nil:
-				_ = c.Close()
-				continue
-			case errors.Is(err, net.ErrClosed):
-				return
-			}
-			select { // the limit of open files is reached, which is temporary
-			case <-time.After(100 * time.Millisecond):
-			case <-s.closing:
-				return
-			}
-		}
-	})
-	return s
-}
-
 // Close releases the slot. It may be called more than once.
-func (s *heldSlot) Close() error {
-	var err error
-	s.once.Do(func() {
-		close(s.closing)
-		err = s.ln.Close()
-		s.running.Wait()
-	})
+func (s *heldSlot) Close() (err error) {
+	s.once.Do(func() { err = s.asked.Close() })
 	return err
 }
 

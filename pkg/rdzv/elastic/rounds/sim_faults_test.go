@@ -44,11 +44,26 @@ func startDuplicate(w *world) {
 	other.start()
 }
 
-func kill(w *world) {
-	if n := w.victim(); n != nil {
-		w.kill(n)
+// on returns the fault that does this to the node that pick draws.
+func on(pick func(*world) *simNode, do func(*world, *simNode)) func(*world) {
+	return func(w *world) {
+		if n := pick(w); n != nil {
+			do(w, n)
+		}
 	}
 }
+
+// Faults of any node, of the one that leads, and of the one that serves the store.
+var (
+	kill         = on((*world).victim, (*world).kill)
+	killLeader   = on((*world).leading, (*world).kill)
+	killServer   = on((*world).serving, (*world).kill)
+	cut          = on((*world).victim, (*world).cutOff)
+	cutLeader    = on((*world).leading, (*world).cutOff)
+	cutServer    = on((*world).serving, (*world).cutOff)
+	freezeAgent  = on((*world).victim, (*world).freezeAgent)
+	freezeServer = on((*world).serving, (*world).freezeAgent)
+)
 
 // kill kills the node's agent. The guard kills the workers and ends the session. Another agent may start before that.
 func (w *world) kill(n *simNode) {
@@ -227,15 +242,9 @@ func freezeNode(w *world) {
 	}
 }
 
-// freezeAgent pauses an agent.
-func freezeAgent(w *world) {
-	if n := w.victim(); n != nil {
-		freezeAgentOf(n)
-	}
-}
-
-func freezeAgentOf(n *simNode) {
-	if w := n.w; !n.agent.frozen {
+// freezeAgent pauses the node's agent.
+func (w *world) freezeAgent(n *simNode) {
+	if !n.agent.frozen {
 		d := w.outage()
 		w.logf("the agent of %s is paused for %v", n.name, d)
 		w.check.forgive(n, "frozen")
@@ -243,21 +252,6 @@ func freezeAgentOf(n *simNode) {
 		n.agent.freeze(d)
 		n.unguarded()
 		w.after(d-1, func() { n.unguarded() })
-	}
-}
-
-func killLeader(w *world) {
-	if n := w.leading(); n != nil {
-		w.kill(n)
-	}
-}
-
-func cutLeader(w *world) {
-	if n := w.leading(); n != nil {
-		w.check.forgive(n, "cut")
-		d := w.outage()
-		w.cutLink(n, up, d)
-		w.cutLink(n, down, d)
 	}
 }
 

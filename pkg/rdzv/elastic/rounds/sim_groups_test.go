@@ -71,27 +71,6 @@ func (w *world) serving() *simNode {
 	return w.victim()
 }
 
-func killServer(w *world) {
-	if n := w.serving(); n != nil {
-		w.kill(n)
-	}
-}
-
-func freezeServer(w *world) {
-	if n := w.serving(); n != nil {
-		freezeAgentOf(n)
-	}
-}
-
-func cutServer(w *world) {
-	if n := w.serving(); n != nil {
-		w.check.forgive(n, "cut")
-		d := w.outage()
-		w.cutLink(n, up, d)
-		w.cutLink(n, down, d)
-	}
-}
-
 // killMany kills most agents, or all but one, which is cut off.
 func killMany(w *world) {
 	most := 0.7 + 0.6*w.rng.Float64()

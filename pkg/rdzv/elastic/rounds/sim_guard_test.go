@@ -119,7 +119,7 @@ func freezeGuard(w *world) {
 	n.guard.freeze(d)
 	w.after(d-1, func() { n.unguarded() })
 	if w.chance(0.2) {
-		freezeAgentOf(n)
+		w.freezeAgent(n)
 	}
 }
 

@@ -246,10 +246,7 @@ func (c *checker) lookAt(s *simStore) {
 	if !c.w.cfg.group || s.instance == c.w.store.instance {
 		return
 	}
-	if c.runs == nil {
-		c.runs = map[int]*simRun{}
-	}
-	c.runs[c.w.store.instance] = c.simRun
+	put(&c.runs, c.w.store.instance, c.simRun)
 	if c.simRun = c.runs[s.instance]; c.simRun == nil {
 		c.simRun = &simRun{last: -1}
 	}

@@ -101,10 +101,7 @@ func (t *simPart) change(s replica.Status, voters []replica.ID) {
 	}
 	for _, id := range slices.Concat(s.Voters, s.Learners) {
 		if !slices.Contains(voters, id) && !slices.Contains(learners, id) {
-			if t.refused == nil {
-				t.refused = map[string]int{}
-			}
-			t.refused[t.addrOf(id)] = t.ticks + 20
+			put(&t.refused, t.addrOf(id), t.ticks+20)
 		}
 	}
 	t.w.logf("%s makes %v voters and %v learners, in place of %v and %v", t.Addr, voters, learners, s.Voters, s.Learners)
@@ -131,10 +128,7 @@ func (t *simPart) invite(s replica.Status, candidates []string, have int) {
 			t.request(t.server, func(r *replica.Replica) (replica.Ticket, error) { return r.Change(s.Voters, learners) },
 				func(err error) {
 					if t.busy = false; err == nil {
-						if t.adopted == nil {
-							t.adopted = map[replica.ID]int{}
-						}
-						t.adopted[id] = t.ticks
+						put(&t.adopted, id, t.ticks)
 						t.frame(addr, func(to *simPart) { to.adopt(g, id) })
 					}
 				})
@@ -194,12 +188,7 @@ func (t *simPart) askOthers(s replica.Status) {
 	}
 }
 
-func (t *simPart) depart(id replica.ID) {
-	if t.departs == nil {
-		t.departs = map[replica.ID]bool{}
-	}
-	t.departs[id] = true
-}
+func (t *simPart) depart(id replica.ID) { put(&t.departs, id, true) }
 
 // isSettled is Member.isSettled.
 func (t *simPart) isSettled(s replica.Status) bool {

@@ -2,14 +2,12 @@ package rounds
 
 import "time"
 
-// cut cuts both directions of a node's link.
-func cut(w *world) {
-	if n := w.victim(); n != nil {
-		w.check.forgive(n, "cut")
-		d := w.outage()
-		w.cutLink(n, up, d)
-		w.cutLink(n, down, d)
-	}
+// cutOff cuts both directions of the node's link.
+func (w *world) cutOff(n *simNode) {
+	w.check.forgive(n, "cut")
+	d := w.outage()
+	w.cutLink(n, up, d)
+	w.cutLink(n, down, d)
 }
 
 // halfCut cuts one direction of a node's link.

@@ -3,9 +3,7 @@ package tcpstore
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
@@ -37,7 +35,7 @@ func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]by
 	case opAdd:
 		sum, err := c.Add(req.key(0), int64(req.number))
 		if err != nil {
-			return out, nil, notNumber(err)
+			return out, nil, &refusal{ReasonNotNumber, err}
 		}
 		out = appendInt(out, sum)
 	case opCheck:
@@ -78,14 +76,6 @@ func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]by
 		out = appendInt(out, int64(c.QueueLen(req.key(0))))
 	}
 	return out, values, nil
-}
-
-// notNumber turns an ErrNotNumber into a refusal.
-func notNumber(err error) error {
-	if errors.Is(err, kvstore.ErrNotNumber) {
-		return &refusal{reason: ReasonNotNumber, err: err}
-	}
-	return err
 }
 
 // growth returns an upper limit of the bytes by which carrying out req grows c.

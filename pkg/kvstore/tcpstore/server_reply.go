@@ -56,7 +56,7 @@ func (c *conn) handle(req *request) error {
 	case opBarrier:
 		w, err := l.store.Arrive(req.key(0), int64(req.number), c.release)
 		if err != nil {
-			return notNumber(err)
+			return &refusal{ReasonNotNumber, err}
 		}
 		c.wait(w)
 		return nil

@@ -153,10 +153,7 @@ func (w *tcpWire) Close() error {
 // startServer serves on a TCP port of its own until the test ends.
 func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	s := NewServer(opts)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()

@@ -120,10 +120,7 @@ func TestRefusalWarnings(t *testing.T) {
 func TestServeRejectsNonSockets(t *testing.T) {
 	theirs, ours := net.Pipe()
 	defer ours.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	s := NewServer(ServerOptions{})
 	defer s.Close()
 	if err := s.Serve(&oneConnListener{l, theirs}); err == nil {

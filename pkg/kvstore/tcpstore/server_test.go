@@ -103,10 +103,7 @@ func TestClose(t *testing.T) {
 		t.Error("the port still listens")
 	}
 	s.Close() // again
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	if err := s.Serve(l); !errors.Is(err, kvstore.ErrClosed) {
 		t.Errorf("Serve after Close = %v, want ErrClosed", err)
 	}
@@ -172,14 +169,11 @@ func (l *scriptedListener) Accept() (net.Conn, error) {
 }
 
 func TestServeRetriesAccept(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	broken := errors.New("broken")
 	s := NewServer(ServerOptions{})
 	defer s.Close()
-	err = s.Serve(&scriptedListener{l, []error{syscall.EMFILE, broken, net.ErrClosed}})
+	err := s.Serve(&scriptedListener{l, []error{syscall.EMFILE, broken, net.ErrClosed}})
 	if !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve = %v, want the first error that does not pass", err)
 	}

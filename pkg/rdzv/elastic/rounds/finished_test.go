@@ -24,15 +24,17 @@ func TestJudgeArrival(t *testing.T) {
 	node := func(identity, launch string, restarts bool, command string) Node {
 		return Node{Identity: identity, Launch: Launch{launch, restarts}, Command: command}
 	}
-	byHand := newFinishedRun(node("machine:a/0", "", false, "train"), node("machine:b/0", "", false, "train"))
-	step := newFinishedRun(node("hint:0/0", "slurm-7.0", false, "train"), node("hint:1/0", "slurm-7.0", false, "train"))
-	steps := newFinishedRun(
-		node("machine:a/0", "slurm-7.0", false, "train"), node("machine:b/0", "slurm-7.1", false, "train"))
-	lost := newFinishedRun(node("machine:a/0", "", false, "train"))
+	hand := func(machine string) Node { return node("machine:"+machine+"/0", "", false, "train") }
+	task := func(place, launch string) Node { return node(place+"/0", launch, false, "train") }
+	pod := func(place, uid, command string) Node { return node(place+"/0", uid, true, command) }
+	byHand := newFinishedRun(hand("a"), hand("b"))
+	step := newFinishedRun(task("hint:0", "slurm-7.0"), task("hint:1", "slurm-7.0"))
+	steps := newFinishedRun(task("machine:a", "slurm-7.0"), task("machine:b", "slurm-7.1"))
+	lost := newFinishedRun(hand("a"))
 	lost.addMember("machine:b/0", nil)
-	lostPod := newFinishedRun(node("hint:0/0", "uid", true, "train"))
+	lostPod := newFinishedRun(pod("hint:0", "uid", "train"))
 	lostPod.addMember("hint:1/0", nil)
-	pods := newFinishedRun(node("hint:0/0", "uid", true, "train"), node("hint:1/0", "uid", true, "train"))
+	pods := newFinishedRun(pod("hint:0", "uid", "train"), pod("hint:1", "uid", "train"))
 	for _, tt := range []struct {
 		name   string
 		run    *FinishedRun
@@ -40,99 +42,63 @@ func TestJudgeArrival(t *testing.T) {
 		node   Node
 		want   ArrivalVerdict
 	}{
-		{
-			name: "by hand, a node that was present",
-			run:  byHand, node: node("machine:a/0", "", false, "train"), want: StartRerun,
-		},
+		{name: "by hand, a node that was present", run: byHand, node: hand("a"), want: StartRerun},
 		{
 			name: "by hand, another agent on a node that was present",
 			run:  byHand, node: node("machine:a/3", "", false, "train"), want: StartRerun,
 		},
 		{name: "by hand, another script", run: byHand, node: node("machine:b/0", "", false, "other"), want: StartRerun},
-		{
-			name: "by hand, a node that was not present",
-			run:  byHand, node: node("machine:c/0", "", false, "train"), want: RefuseArrival,
-		},
+		{name: "by hand, a node that was not present", run: byHand, node: hand("c"), want: RefuseArrival},
 		{
 			name: "by hand, a failed run, a node that was not present",
-			run:  byHand, Ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: RefuseArrival,
+			run:  byHand, Ending: rdzv.EndFailed, node: hand("c"), want: RefuseArrival,
 		},
-		{
-			name: "by hand, a node that was lost",
-			run:  lost, node: node("machine:b/0", "", false, "train"), want: StartRerun,
-		},
+		{name: "by hand, a node that was lost", run: lost, node: hand("b"), want: StartRerun},
 		{
 			name: "a job of a scheduler after a run by hand that lost a node",
-			run:  lost, node: node("machine:b/0", "slurm-7.0", false, "train"), want: StartRerun,
+			run:  lost, node: task("machine:b", "slurm-7.0"), want: StartRerun,
 		},
-		{
-			name: "a job of a scheduler after a run by hand",
-			run:  byHand, node: node("hint:0/0", "slurm-7.0", false, "train"), want: StartRerun,
-		},
-		{
-			name: "a late task of the step",
-			run:  step, node: node("hint:2/0", "slurm-7.0", false, "train"), want: LearnResult,
-		},
-		{
-			name: "a second command in the step",
-			run:  step, node: node("hint:1/0", "slurm-7.0", false, "train"), want: StartRerun,
-		},
-		{name: "the job was requeued", run: step, node: node("hint:2/0", "slurm-7.0.r1", false, "train"), want: StartRerun},
-		{name: "the next step", run: step, node: node("hint:1/0", "slurm-7.1", false, "train"), want: StartRerun},
-		{name: "by hand after a step", run: step, node: node("machine:c/0", "", false, "train"), want: StartRerun},
-		{
-			name: "a step for each node: a late one",
-			run:  steps, node: node("machine:c/0", "slurm-7.2", false, "train"), want: RefuseArrival,
-		},
+		{name: "a job of a scheduler after a run by hand", run: byHand, node: task("hint:0", "slurm-7.0"), want: StartRerun},
+		{name: "a late task of the step", run: step, node: task("hint:2", "slurm-7.0"), want: LearnResult},
+		{name: "a second command in the step", run: step, node: task("hint:1", "slurm-7.0"), want: StartRerun},
+		{name: "the job was requeued", run: step, node: task("hint:2", "slurm-7.0.r1"), want: StartRerun},
+		{name: "the next step", run: step, node: task("hint:1", "slurm-7.1"), want: StartRerun},
+		{name: "by hand after a step", run: step, node: hand("c"), want: StartRerun},
+		{name: "a step for each node: a late one", run: steps, node: task("machine:c", "slurm-7.2"), want: RefuseArrival},
 		{
 			name: "a step for each node: another task of one step",
-			run:  steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: LearnResult,
+			run:  steps, node: task("machine:c", "slurm-7.1"), want: LearnResult,
 		},
-		{
-			name: "a step for each node: a rerun",
-			run:  steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: StartRerun,
-		},
-		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: LearnResult},
-		{name: "a pod that was lost", run: lostPod, node: node("hint:1/0", "uid", true, "train"), want: LearnResult},
+		{name: "a step for each node: a rerun", run: steps, node: task("machine:b", "slurm-7.3"), want: StartRerun},
+		{name: "a late pod", run: pods, node: pod("hint:2", "uid", "train"), want: LearnResult},
+		{name: "a pod that was lost", run: lostPod, node: pod("hint:1", "uid", "train"), want: LearnResult},
 		{
 			name: "a pod that was lost, with another command",
-			run:  lostPod, node: node("hint:1/0", "uid", true, "eval"), want: RefuseArrival,
+			run:  lostPod, node: pod("hint:1", "uid", "eval"), want: RefuseArrival,
 		},
 		{
 			name: "pods of another Job after one was lost",
-			run:  lostPod, node: node("hint:1/0", "uid2", true, "train"), want: StartRerun,
+			run:  lostPod, node: pod("hint:1", "uid2", "train"), want: StartRerun,
 		},
 		{
 			name: "an extra pod of the Job, with another command",
-			run:  pods, node: node("hint:2/0", "uid", true, "eval"), want: RefuseArrival,
+			run:  pods, node: pod("hint:2", "uid", "eval"), want: RefuseArrival,
 		},
-		{name: "a pod that was replaced", run: pods, node: node("hint:1/0", "uid", true, "train"), want: LearnResult},
-		{name: "a pod's next command", run: pods, node: node("hint:1/0", "uid", true, "eval"), want: StartRerun},
-		{name: "pods of another Job", run: pods, node: node("hint:1/0", "uid2", true, "train"), want: StartRerun},
-		{name: "the nodes of the run are not known", node: node("machine:a/0", "", false, "train"), want: RefuseArrival},
-		{
-			name: "timed out, by hand",
-			run:  byHand, Ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: StartRerun,
-		},
-		{
-			name:   "timed out, the nodes of the run are not known",
-			Ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: StartRerun,
-		},
-		{
-			name: "closed, by hand",
-			run:  byHand, Ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: StartRerun,
-		},
-		{
-			name: "closed, by hand, another node",
-			run:  byHand, Ending: rdzv.EndClosed, node: node("machine:c/0", "", false, "train"), want: RefuseArrival,
-		},
+		{name: "a pod that was replaced", run: pods, node: pod("hint:1", "uid", "train"), want: LearnResult},
+		{name: "a pod's next command", run: pods, node: pod("hint:1", "uid", "eval"), want: StartRerun},
+		{name: "pods of another Job", run: pods, node: pod("hint:1", "uid2", "train"), want: StartRerun},
+		{name: "the nodes of the run are not known", node: hand("a"), want: RefuseArrival},
+		{name: "timed out, by hand", run: byHand, Ending: rdzv.EndTimeout, node: hand("c"), want: StartRerun},
+		{name: "timed out, the nodes of the run are not known", Ending: rdzv.EndTimeout, node: hand("c"), want: StartRerun},
+		{name: "closed, by hand", run: byHand, Ending: rdzv.EndClosed, node: hand("a"), want: StartRerun},
+		{name: "closed, by hand, another node", run: byHand, Ending: rdzv.EndClosed, node: hand("c"), want: RefuseArrival},
 		{
 			name: "closed, a pod that was restarted with another command",
-			run:  pods, Ending: rdzv.EndClosed, node: node("hint:0/0", "uid", true, "eval"), want: LearnResult,
+			run:  pods, Ending: rdzv.EndClosed, node: pod("hint:0", "uid", "eval"), want: LearnResult,
 		},
 		{
 			name: "closed, pods of another Job",
-			run:  pods, Ending: rdzv.EndClosed, node: node("hint:0/0", "uid2", true, "train"), want: StartRerun,
+			run:  pods, Ending: rdzv.EndClosed, node: pod("hint:0", "uid2", "train"), want: StartRerun,
 		},
 	} {
 		ending := tt.Ending

@@ -231,38 +231,33 @@ func (s *script) option(r *Report, option string) {
 	key, value, _ := strings.Cut(strings.TrimPrefix(option, "+"), "=")
 	number, _ := strconv.ParseFloat(value, 64)
 	seconds := time.Duration(number * float64(time.Second))
+	flag := map[string]*bool{
+		"stuck": &r.Stuck, "silent": &r.Silent, "departing": &r.Departing, "leaving": &r.Leaving, "close": &r.Close,
+		"stop": &r.Stop, "exclude": &r.ExcludeNode, "finished": &r.Finished, "restarts": &r.Node.Launch.Restarts,
+		"idle": &r.Earlier, // it had a session in an earlier store, and no round
+	}[key]
+	if flag != nil {
+		*flag = true
+		return
+	}
 	switch key {
 	case "id":
 		r.Node.Identity = value
-	case "stuck":
-		r.Stuck = true
 	case "max":
 		r.Job.Max = int(number)
 	case "hint":
 		r.Node.Hint = int(number)
 	case "launch":
 		r.Node.Launch.ID = value
-	case "restarts":
-		r.Node.Launch.Restarts = true
 	case "command":
 		r.Node.Command = value
-	case "idle": // it had a session in an earlier store, and no round
-		r.Earlier = true
 	case "earlier":
 		r.HadRound = true
 		r.Earlier = true
-	case "silent":
-		r.Silent = true
-	case "departing":
-		r.Departing = true
 	case "from":
 		if r.Fence = (Fence{Epoch: 1, Round: int(number)}); number < 0 {
 			r.Fence, r.Earlier = Fence{}, true
 		}
-	case "leaving":
-		r.Leaving = true
-	case "close":
-		r.Close = true
 	case "old":
 		r.Failure.Age = seconds
 	case "grade":
@@ -307,12 +302,6 @@ func (s *script) option(r *Report, option string) {
 		r.Failure.ExitCode = int(number)
 	case "step":
 		r.Steps = &StepTimes{Marks: []StepTime{{Step: int64(number)}}}
-	case "stop":
-		r.Stop = true
-	case "exclude":
-		r.ExcludeNode = true
-	case "finished":
-		r.Finished = true
 	case "unreached":
 		r.Unreached = &Unreached{For: seconds, Why: "i/o timeout"}
 	case "up":

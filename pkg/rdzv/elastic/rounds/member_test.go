@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -66,17 +67,13 @@ func playMember(t *testing.T, steps []memberStep) {
 			if r.Uptime > 0 && r.Phase != Ready {
 				text += " up " + r.Uptime.String()
 			}
-			if r.Silent {
-				text += " silent"
-			}
-			if r.Leaving {
-				text += " leaving"
-			}
-			if r.Close {
-				text += " close"
-			}
-			if r.Departing {
-				text += " departing"
+			for _, flag := range []struct {
+				is   bool
+				name string
+			}{{r.Silent, " silent"}, {r.Leaving, " leaving"}, {r.Close, " close"}, {r.Departing, " departing"}} {
+				if flag.is {
+					text += flag.name
+				}
 			}
 			if r.Failure != nil {
 				text += " failure " + strconv.Itoa(r.Failure.ExitCode)
@@ -117,13 +114,7 @@ func feedMember(t *testing.T, m *Member, now time.Duration, words []string) {
 			t.Fatal(err)
 		}
 	}
-	fence := Fence{Epoch: 1, Round: int(n[1])}
-	if n[0] > 0 {
-		fence.Epoch *= 0
-		for range int(n[0]) {
-			fence.Epoch++
-		}
-	}
+	fence := Fence{Epoch: max(1, coord.Revision(n[0])), Round: int(n[1])}
 	switch words[0] {
 	case "enter":
 		m.Enter(now, Node{Host: "a"}, Offer{Nonce: now.String()}, rdzv.Member{})

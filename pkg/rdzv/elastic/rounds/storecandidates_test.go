@@ -10,7 +10,7 @@ import (
 func TestInviteWaiting(t *testing.T) {
 	t.Parallel()
 	joins := func(s *script, name string) bool {
-		a, _ := s.store[PrefixAnswer+name].(Answer)
+		a := s.answerTo(name)
 		return a.Kind == Wait && a.JoinStore
 	}
 	for _, tt := range []struct {

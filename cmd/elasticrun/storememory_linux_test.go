@@ -41,7 +41,7 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := startStore(t, "--max-memory=32MiB", "--log-level=error")
-			first, err := coord.Dial(t.Context(), coord.DialOptions{Addr: s.addr, RunID: "first"})
+			first, err := coord.Dial(t.Context(), coord.DialOptions{Addr: s.addr, RunID: "first", TTL: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func fillWithKeys(t *testing.T, addr string) (first error) {
 func fillWithRuns(t *testing.T, addr string) (first error) {
 	t.Helper()
 	for i := range 1500 {
-		agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: fmt.Sprint("run", i)})
+		agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: fmt.Sprint("run", i), TTL: time.Hour})
 		if err != nil {
 			if busy, ok := errors.AsType[*coord.DialError](err); !ok || busy.Obstacle != coord.ObstacleBusy {
 				t.Fatal(err)

@@ -93,7 +93,7 @@ func (h *Handler) awaitVerdict(ctx context.Context, limit time.Duration) (stop *
 // sessions, from when this node has finished and nobody listens at the host any more. For example, the others may have
 // ended while this agent was paused.
 func (h *Handler) untilHostGone() time.Duration {
-	a, ok := h.opts.Access.(*C10d)
+	a, ok := h.opts.Access.(interface{ RefusedSince() time.Time })
 	if !ok || !h.storeEnds || h.hostsRendezvous() || h.opts.Job.TTL == 0 {
 		return rdzv.NoTimeout
 	}
@@ -122,7 +122,7 @@ func (h *Handler) depart(ctx context.Context) (stop *rdzv.Stop, decided bool) {
 
 // hostsRendezvous reports whether the rendezvous ends with this process.
 func (h *Handler) hostsRendezvous() bool {
-	access, ok := h.opts.Access.(*C10d)
+	access, ok := h.opts.Access.(interface{ HostsAlone() bool })
 	return ok && access.HostsAlone()
 }
 
@@ -149,7 +149,7 @@ func (h *Handler) needed() error {
 		return nil
 	}
 	others := ""
-	if a, ok := h.opts.Access.(*C10d); ok {
+	if a, ok := h.opts.Access.(interface{ StillRunning() string }); ok {
 		others = a.StillRunning()
 	}
 	if !h.opts.LeaveStores {

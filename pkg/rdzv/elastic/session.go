@@ -50,7 +50,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			looks: h.looks, examine: h.opts.Examine, stackRequests: h.stackRequests,
 			watchdog: h.opts.Watchdog, status: h.opts.Status, stacks: h.opts.Stacks, statusInterval: h.opts.StatusInterval,
 		}
-		if access, ok := h.opts.Access.(*C10d); ok && access.keptTogether() {
+		if access, ok := h.opts.Access.(storeJoiner); ok && access.keptTogether() {
 			if client, ok := store.(*coord.Client); ok {
 				d.storeMoved = func(at rounds.StoreAddrs) { h.storeMoved(client, at) }
 				d.proved = func(sent time.Duration) { access.recordProof(sent + origin) }
@@ -112,10 +112,13 @@ func (h *Handler) mayRejoin(err error) bool {
 		errors.Is(err, coord.ErrReplaced) && (!h.opts.SharedRunID || h.m.Round() < 0)
 }
 
+// forgetter is an Access that returns to the same store each time, until Forget makes it look for the store again.
+type forgetter interface{ Forget() }
+
 // previousStoreGone reports whether the store belonged to the run before and this agent was waiting for it to end. If
 // so, the next Open looks for the store anew.
 func (h *Handler) previousStoreGone(err error) bool {
-	access, ok := h.opts.Access.(*C10d)
+	access, ok := h.opts.Access.(forgetter)
 	if !ok || errors.Is(err, coord.ErrSessionLost) || !h.m.AwaitsRerun() {
 		return false
 	}
@@ -123,18 +126,24 @@ func (h *Handler) previousStoreGone(err error) bool {
 	return true
 }
 
+// identified is a store with an id that distinguishes it from another store at the same address.
+type identified interface{ InstanceID() string }
+
 // replaced reports whether the session now is in another store than the session before. That session may have been lost
 // before its store was replaced.
 func replaced(before, now coord.Store) bool {
-	was, ok := before.(*coord.Client)
-	is, both := now.(*coord.Client)
+	was, ok := before.(identified)
+	is, both := now.(identified)
 	return ok && both && was.InstanceID() != is.InstanceID()
 }
+
+// startTimer is a store that knows when its session began, at the latest, on the clock of package boottime.
+type startTimer interface{ Began() time.Duration }
 
 // firstProof returns when a new session was known to be alive. If that is unknown, the result lets no worker run before
 // the first keep-alive has been answered.
 func firstProof(store coord.Store, origin time.Duration) time.Duration {
-	if s, ok := store.(*coord.Client); ok {
+	if s, ok := store.(startTimer); ok {
 		return s.Began() - origin
 	}
 	return boottime.Now() - origin - rounds.StopTimeout(store.TTL())

@@ -32,6 +32,14 @@ func (m *storeMember) addrs() rounds.StoreAddrs {
 	}
 }
 
+// storeJoiner is an Access whose store the agents may keep together.
+type storeJoiner interface {
+	keptTogether() bool
+	storeMoved(client *coord.Client, at rounds.StoreAddrs)
+	recordProof(sent time.Duration)
+	JoinStore(ctx context.Context, stop <-chan struct{}) (addr string, err error)
+}
+
 // watchStoreAddrs notifies the handler of where the store may be.
 func (d *driver) watchStoreAddrs(ctx context.Context, client *coord.Client) error {
 	key := d.prefix + rounds.KeyStore
@@ -69,7 +77,7 @@ func (a *C10d) storeMoved(client *coord.Client, at rounds.StoreAddrs) {
 
 // storeMoved handles a change of where the store may be. The guard must know the new addresses too.
 func (h *Handler) storeMoved(client *coord.Client, at rounds.StoreAddrs) {
-	h.opts.Access.(*C10d).storeMoved(client, at)
+	h.opts.Access.(storeJoiner).storeMoved(client, at)
 	h.notifySession(client)
 	if h.opts.StoreChanged != nil {
 		h.opts.StoreChanged(stateOf(at))
@@ -87,7 +95,7 @@ func (h *Handler) storeMoved(client *coord.Client, at rounds.StoreAddrs) {
 
 // joinStore makes this agent a candidate for the store's group. Shutdown waits for that.
 func (h *Handler) joinStore(ctx context.Context) {
-	access, ok := h.opts.Access.(*C10d)
+	access, ok := h.opts.Access.(storeJoiner)
 	if !ok || !access.keptTogether() || h.joiningStore.Swap(true) {
 		return
 	}

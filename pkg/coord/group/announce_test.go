@@ -141,7 +141,7 @@ func TestAnnounce(t *testing.T) {
 
 // announcesTo returns the addresses among these at which m makes an announcement when one is due.
 func announcesTo(m *Member, addrs ...string) (to []string) {
-	m.do(func() {
+	inLoop(m, func() {
 		peers, now := m.peers, m.manager.now
 		m.peers, m.manager.now = map[string]*peer{}, announceTicks
 		for _, addr := range addrs {
@@ -216,7 +216,7 @@ func TestAnnounceToNobody(t *testing.T) {
 		}
 		m.SetAnnounced(nil, "one")
 		pass(20 * time.Second)
-		m.do(func() {
+		inLoop(m, func() {
 			if len(m.peers) != 2 {
 				t.Errorf("the leader has connections to %d others, want 2", len(m.peers))
 			}
@@ -289,7 +289,7 @@ func TestYieldAfterJoining(t *testing.T) {
 		}
 		other.Yield(announcement)
 		drain(heard)
-		other.do(func() { // an announcement that was on its way
+		inLoop(other, func() { // an announcement that was on its way
 			other.handleAnnouncement(incoming{from: frame{addr: "member0:1", instance: announcement.Instance}})
 		})
 		pass(10 * time.Second)

@@ -12,6 +12,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/replica"
 )
 
+// inLoop calls f in the loop of m.
+func inLoop(m *Member, f func()) {
+	done := make(chan bool)
+	m.call(func() {
+		defer close(done)
+		f()
+	})
+	<-done
+}
+
 // pass lets virtual time pass.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the bubble's time
 
@@ -74,7 +84,7 @@ func TestLeftForGood(t *testing.T) {
 		n.members["member0:1"].SetCandidates(nil)
 		n.members["member2:1"].SetCandidates(nil)
 		pass(30 * time.Second)
-		n.members[n.leader()].do(func() {
+		inLoop(n.members[n.leader()], func() {
 			if n.members[n.leader()].peers["member1:1"] != nil {
 				t.Error("the leader keeps the connection to a former member")
 			}
@@ -145,7 +155,7 @@ func TestRemovedUnheard(t *testing.T) {
 		heal()
 		began := time.Now()
 		n.await("the lost member to learn of its removal", func() (gone bool) {
-			lost.do(func() { gone = lost.replica == nil })
+			inLoop(lost, func() { gone = lost.replica == nil })
 			return gone
 		})
 		if took := time.Since(began); took > 5*time.Second {
@@ -214,7 +224,7 @@ func TestSlowLearner(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1")
 		m := n.members["member0:1"]
-		m.do(func() {
+		inLoop(m, func() {
 			status := m.replica.Status()
 			status.Learners = []replica.ID{9}
 			status.Members = []replica.Member{{ID: 9, Applied: 1, Match: 1}}
@@ -247,7 +257,7 @@ func TestFoundAnew(t *testing.T) {
 		}
 		var instances []string
 		for _, m := range n.members {
-			m.do(func() { instances = append(instances, m.instance) })
+			inLoop(m, func() { instances = append(instances, m.instance) })
 		}
 		slices.Sort(instances)
 		if len(slices.Compact(instances)) != 2 {

@@ -236,11 +236,14 @@ func (n *network) await(what string, holds func() bool) {
 		if time.Since(began) > time.Minute {
 			for addr, m := range n.members {
 				n.t.Logf("%s: %+v", addr, m.Status())
-				m.do(func() {
+				done := make(chan bool)
+				m.call(func() {
+					defer close(done)
 					if m.replica != nil {
 						n.t.Logf("%s: id %d %+v\n manager %+v", addr, m.id, m.replica.Status(), m.manager)
 					}
 				})
+				<-done
 			}
 			n.t.Fatalf("waited for %s", what)
 		}

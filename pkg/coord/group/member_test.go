@@ -230,7 +230,12 @@ func TestFormerTerm(t *testing.T) {
 		n.found("member0:1", "member1:1", "member2:1")
 		m := n.members["member0:1"]
 		var former *keeper
-		m.do(func() { former = &keeper{m: m, of: m.serving} })
+		known := make(chan bool)
+		m.call(func() {
+			former = &keeper{m: m, of: m.serving}
+			close(known)
+		})
+		<-known
 		if err := former.Write([]coord.Edit{{Bucket: "b", Key: "k", Value: []byte("v")}}); err != nil {
 			t.Fatal(err)
 		}

@@ -114,9 +114,12 @@ func TestPathToLost(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1", "member1:1", "member2:1")
 		leader := n.members["member0:1"]
-		leader.do(func() { // the next check finds the lost voter
+		checked := make(chan bool)
+		leader.call(func() { // the next check finds the lost voter
 			leader.manager.paths.latest.began = leader.manager.now - recheckTicks + 2
+			close(checked)
 		})
+		<-checked
 		n.kill("member2:1")
 		n.grow([]string{"member0:1", "member1:1", "member2:1"})
 		n.await("another voter", func() bool {
@@ -137,9 +140,12 @@ func TestRequestsForPaths(t *testing.T) {
 		n.found("member0:1", "member1:1", "member2:1")
 		m := n.members["member0:1"]
 		var hello, foreign []byte
-		m.do(func() {
+		done := make(chan bool)
+		m.call(func() {
 			hello, foreign = m.hello(), frame{kind: frameHello, addr: m.opts.Addr, instance: "another"}.encode()
+			close(done)
 		})
+		<-done
 		ask := func(id replica.ID, addrs ...string) []byte {
 			return frame{kind: frameReach, id: id, texts: addrs}.encode()
 		}
@@ -186,11 +192,14 @@ func TestLateAnswer(t *testing.T) {
 		n := newNetwork(t, Options{})
 		n.found("member0:1", "member1:1", "member2:1")
 		m := n.members["member0:1"]
-		m.do(func() {
+		done := make(chan bool)
+		m.call(func() {
 			p := &m.manager.paths
 			former := &pathCheck{voters: p.latest.voters}
 			m.notePaths(former, 2, []replica.ID{3}, map[string]string{"member2:1": noPath})
+			close(done)
 		})
+		<-done
 		if s := m.Status(); !s.SurvivesLoss {
 			t.Errorf("status %+v", s)
 		}

@@ -82,9 +82,10 @@ func TestRefusedMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer nc.Close()
+		hello := make(chan []byte, 1)
 		m := n.members["member0:1"]
-		hello, _ := ask(m, m.hello)
-		b := slices.Concat(hello, frame{kind: frameRaft, message: message}.encode())
+		m.call(func() { hello <- m.hello() })
+		b := slices.Concat(<-hello, frame{kind: frameRaft, message: message}.encode())
 		if _, err := nc.Write(b); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestSent(t *testing.T) {
 		n.isolate("silent:1")
 		m := n.members["member0:1"]
 		send := func(addr string) (sent <-chan struct{}) {
-			m.do(func() { sent = m.send(addr, frame{kind: frameAnnounce}) })
+			inLoop(m, func() { sent = m.send(addr, frame{kind: frameAnnounce}) })
 			return sent
 		}
 		for range 2 { // first with a new connection, then with the existing one
@@ -146,7 +147,7 @@ func TestNextProcess(t *testing.T) {
 		m := n.members["member0:1"]
 		for range 3 {
 			heard := n.listen("other:1")
-			m.do(func() { m.send("other:1", frame{kind: frameAnnounce}) })
+			inLoop(m, func() { m.send("other:1", frame{kind: frameAnnounce}) })
 			soon(t, heard, "the frame")
 			n.kill("other:1")
 			synctest.Wait()

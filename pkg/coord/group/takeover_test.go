@@ -38,7 +38,7 @@ func (n *network) awaitLearner(leader, learner string) {
 		var isLearner bool
 		for i, addr := range []string{leader, learner} {
 			m := n.members[addr]
-			m.do(func() {
+			inLoop(m, func() {
 				if m.replica != nil {
 					s := m.replica.Status()
 					applied[i], isLearner = s.Applied, len(s.Learners) > 0

@@ -35,7 +35,7 @@ func LoadDoctor(args []string, counter Counter) (c *Config, asJSON bool, err err
 	return loadLaunch(args, counter, true, jsonFlag)
 }
 
-// loadLaunch resolves a command line with the flags of a launch, and with more: those that a command has besides.
+// loadLaunch resolves a command line with the flags of a launch and more flags, those of the command alone.
 func loadLaunch(args []string, counter Counter, noScript bool, more ...Flag) (c *Config, asJSON bool, err error) {
 	flags := Flags()
 	p := argParser{flags: append(slices.Clip(flags), more...), hint: launchHint}

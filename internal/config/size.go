@@ -64,9 +64,12 @@ func parseNodes(s string) (nodeRange, error) {
 
 // Counter counts the devices of this machine for --nproc-per-node.
 type Counter interface {
-	// Count returns the number of devices of a kind, a word that the flag accepts: cpu are the CPUs that this process may
-	// use, gpu the GPUs that torch.cuda would see in workers, NVIDIA's or AMD's, and xpu those that torch.xpu would see,
-	// Intel's. auto are the devices that torch.accelerator would use, where integrated GPUs of AMD and Intel do not count.
+	// Count returns the number of devices of a kind, which is a word that the flag accepts:
+	//
+	//	cpu   the CPUs that this process may use
+	//	gpu   the GPUs that torch.cuda would see in workers, NVIDIA's or AMD's
+	//	xpu   the GPUs that torch.xpu would see in workers, Intel's
+	//	auto  the devices that torch.accelerator would use in workers, without integrated GPUs of AMD and Intel
 	Count(kind string) (int, error)
 }
 

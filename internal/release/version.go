@@ -97,16 +97,16 @@ func (v Version) before(w Version) bool {
 	return slices.Compare([]int{v.major, v.minor, v.patch}, []int{w.major, w.minor, w.patch}) < 0
 }
 
-// form returns a form of the version: its numbers, the stage with its number if v has one, and the number of commits of
-// a development version after ofStage or, without a stage, after alone. The build follows a plus sign in all forms.
-func (v Version) form(stage, ofStage, alone string) string {
-	text, commits := fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch), alone
+// form writes the version with these separators. stage stands before the number of the stage. Of a development version,
+// afterStage stands before the number of commits since a stage, and afterPatch before the commits since a release.
+func (v Version) form(stage, afterStage, afterPatch string) string {
+	text, separator := fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch), afterPatch
 	if v.stage != "" {
 		text += stage + strconv.Itoa(v.stageNumber)
-		commits = ofStage
+		separator = afterStage
 	}
 	if v.development {
-		text += commits + strconv.Itoa(v.commits)
+		text += separator + strconv.Itoa(v.commits)
 	}
 	if len(v.build) > 0 {
 		text += "+" + strings.Join(v.build, ".")

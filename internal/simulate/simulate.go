@@ -189,7 +189,8 @@ func (j *job) victims(s *Step) []int {
 	return members[:s.Agents]
 }
 
-// step sends an order and waits until every agent that can be in the next round is in it.
+// step makes an event happen and waits until every agent that can be in the next round is in it. Before a worker fails,
+// it waits for Options.FailAfter. Agents that were cut off must have stopped their workers by then.
 func (j *job) step(ctx context.Context, e event) error {
 	if e.verb == verbFail {
 		select {

@@ -23,7 +23,17 @@ const (
 )
 
 // String returns the name of the vendor.
-func (v Vendor) String() string { return [...]string{"NVIDIA", "AMD", "Intel"}[v] }
+func (v Vendor) String() string {
+	switch v {
+	case NVIDIA:
+		return "NVIDIA"
+	case AMD:
+		return "AMD"
+	case Intel:
+		return "Intel"
+	}
+	return fmt.Sprintf("Vendor(%d)", int(v))
+}
 
 // Kind selects GPUs by the part of torch that would use them.
 type Kind int

@@ -110,8 +110,12 @@ func (b Binder) socketCPUs(node int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	nodes, err := b.nodes()
+	if err != nil {
+		return nil, err
+	}
 	var cpus []int
-	for _, n := range numbered(b.Sys, nodeDir, "node") {
+	for _, n := range nodes {
 		socket, err := b.nodeSocket(n)
 		if errors.Is(err, errNoCPUs) {
 			continue
@@ -259,6 +263,24 @@ const nodeDir = "devices/system/node"
 
 func cpuDir(cpu int) string {
 	return "devices/system/cpu/cpu" + strconv.Itoa(cpu)
+}
+
+// nodes lists the machine's NUMA nodes, ascending.
+func (b Binder) nodes() ([]int, error) {
+	entries, err := fs.ReadDir(b.Sys, nodeDir)
+	if err != nil {
+		return nil, fmt.Errorf("list NUMA nodes: %w", err)
+	}
+	var nodes []int
+	for _, entry := range entries {
+		if number, ok := strings.CutPrefix(entry.Name(), "node"); ok {
+			if node, err := strconv.Atoi(number); err == nil {
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	slices.Sort(nodes)
+	return nodes, nil
 }
 
 func (b Binder) readInt(name string) (int, error) {

@@ -23,7 +23,7 @@ func (j *journal) add(bucket, key string, value []byte) {
 	signal(j.ready)
 }
 
-// signal wakes the receiver of a channel with capacity 1, unless a signal waits for it already.
+// signal wakes whoever receives from a channel with capacity 1. It does nothing if the channel holds a signal already.
 func signal(to chan<- struct{}) {
 	select {
 	case to <- struct{}{}:

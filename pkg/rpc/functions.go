@@ -19,8 +19,8 @@ type Functions struct {
 	closed bool
 }
 
-// function is an entry of the table, which hides its types: it decodes the payload, runs the function and encodes its
-// answer. Its error is a *RemoteError, which names self, or an *EncodingError. It does not panic.
+// function is an entry of the table. It decodes the payload, runs the user's function, whose types it hides, and
+// encodes the answer. Its error is a *RemoteError, which names self, or an *EncodingError. It does not panic.
 type function func(ctx context.Context, self WorkerInfo, payload []byte) ([]byte, error)
 
 // NewFunctions returns an empty table.

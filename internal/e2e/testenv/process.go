@@ -60,7 +60,7 @@ func Children(pid int) []int {
 	return pids
 }
 
-// AgentBelow finds the agent among the descendants of a process, by its name. It returns 0 if there is none.
+// AgentBelow finds the agent among a process and its descendants, by its name. It returns 0 if there is none.
 func AgentBelow(root int) int {
 	for next := []int{root}; len(next) > 0; next = next[1:] {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", next[0])) // the process can have ended

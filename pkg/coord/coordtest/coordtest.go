@@ -138,7 +138,7 @@ func (env *testEnv) open() coord.Store {
 	return s
 }
 
-// KeepAlive keeps a session alive until the test ends.
+// KeepAlive keeps a session, which has a TTL, alive until the test ends.
 func KeepAlive(t testing.TB, s coord.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

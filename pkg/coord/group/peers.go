@@ -164,8 +164,8 @@ func (m *Member) sendFrom(
 		}
 		return nil, err
 	}
-	// Without broken, a frame for a new process at the same address would be written to the former process's connection
-	// and be lost without an error.
+	// broken is closed when the connection has ended. Without it, a frame for a new process at the same address would be
+	// written to the former process's connection and be lost without an error.
 	broken := make(chan struct{})
 	m.running.Go(func() {
 		defer close(broken)

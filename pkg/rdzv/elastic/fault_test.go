@@ -108,7 +108,9 @@ func TestStoreIsReplaced(t *testing.T) {
 // replaceStore makes the proxy lead to another store of host's run, and returns the agent that runs alone there.
 func replaceStore(t *testing.T, host *Handler, p *proxy) (other *Handler) {
 	t.Helper()
-	other = startJob(t, host.opts.Job, 1, nil)[0]
+	other = startJob(t, host.opts.Job, 1, func(_ int, h *Handler) {
+		h.opts.Node.Host, h.opts.Node.Identity = "other", "other"
+	})[0]
 	p.redirect(fmt.Sprintf("127.0.0.1:%d", other.opts.Access.(*C10d).Ports[0]))
 	p.reset()
 	return other

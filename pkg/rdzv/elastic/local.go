@@ -119,7 +119,7 @@ func (a *C10d) joinLocal(ctx context.Context) (coord.Store, error) {
 	return client, nil
 }
 
-// localListener accepts agents at the socket of a store. Close it once.
+// localListener accepts agents at the socket of a store. Close it once, after serve.
 type localListener struct {
 	ln       *net.UnixListener
 	acceptor *machine.Acceptor // of serve

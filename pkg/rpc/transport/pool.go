@@ -126,7 +126,7 @@ func (p *Pool) Forget(addr string) {
 	if c != nil {
 		p.giveUp(c)
 	}
-	p.unlock(c)
+	p.unlockAndClose(c)
 }
 
 // Close closes all connections without a goodbye; callers end their watches first if they want one. Calls under way
@@ -161,7 +161,7 @@ func (p *Pool) acquire(addr string) (*conn, error) {
 		c.pooled = true
 		p.peers[addr] = c
 	}
-	p.unlock(former)
+	p.unlockAndClose(former)
 	return c, err
 }
 
@@ -186,11 +186,11 @@ func (p *Pool) release(c *conn) {
 	if c.failed() || c.uses == 0 && c.unmade() {
 		p.giveUp(c)
 	}
-	p.unlock(c)
+	p.unlockAndClose(c)
 }
 
-// unlock unlocks the pool. It removes and closes c, which may be nil, if c is abandoned and has no user.
-func (p *Pool) unlock(c *conn) {
+// unlockAndClose unlocks the pool. It removes and closes c, which may be nil, if c is abandoned and has no user.
+func (p *Pool) unlockAndClose(c *conn) {
 	_, open := p.conns[c]
 	unused := open && c.uses == 0 && !c.pooled
 	if unused {

@@ -3,7 +3,8 @@
 // host away ([ClaimRun]), and whether an earlier store of the run was here ([CreateMarker]).
 //
 // Claims and slots are sockets that the kernel releases when their holder dies, however that happens. Markers are files
-// that outlive their process, but not the machine's boot.
+// that outlive their process, but not the machine's boot. [Accept] serves the connections of a
+// listener, for slots and for the store.
 //
 // All functions are safe for concurrent use. The package opens no store and decides nothing: package elastic uses what
 // it finds.

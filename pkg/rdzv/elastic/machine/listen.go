@@ -101,11 +101,11 @@ type Acceptor struct {
 	running sync.WaitGroup
 }
 
-// acceptPause is the pause after the limit of open files was reached, which is temporary.
+// acceptPause is the pause after an error, such as that too many files are open. Such errors pass.
 const acceptPause = 100 * time.Millisecond
 
-// Accept hands each connection of ln to handle until Close. It calls full, unless that is nil, when the limit of open
-// files is reached.
+// Accept hands each connection of ln to handle until Close. After an error, such as that too many files are open, it
+// calls full, unless that is nil, and tries again.
 func Accept(ln net.Listener, handle func(net.Conn), full func()) *Acceptor {
 	a := &Acceptor{ln: ln, closing: make(chan struct{})}
 	a.running.Go(func() {

@@ -32,9 +32,9 @@ import (
 // heldSlot is a slot that this process holds.
 type heldSlot struct {
 	ln *net.UnixListener
-	// asked accepts and closes the connections of processes that ask who holds the slot, so that the backlog never fills.
-	asked *Acceptor
-	once  sync.Once
+	// acceptor closes the connections of processes that ask who holds the slot, so that the backlog never fills.
+	acceptor *Acceptor
+	once     sync.Once
 }
 
 // slotAttempts bounds the attempts at a slot that several processes want at the same time, so that each releases it.
@@ -50,7 +50,7 @@ func TakeSlot(name string) (io.Closer, error) {
 			return nil, fmt.Errorf("bind the unix socket @%s: %w", name, err)
 		}
 		if !heldElsewhere(name, ln.Addr().String()) {
-			return &heldSlot{ln: ln, asked: Accept(ln, func(c net.Conn) { _ = c.Close() }, nil)}, nil
+			return &heldSlot{ln: ln, acceptor: Accept(ln, func(c net.Conn) { _ = c.Close() }, nil)}, nil
 		}
 		_ = ln.Close()
 		if try == slotAttempts {
@@ -90,7 +90,7 @@ func listenUnix(name string) (*net.UnixListener, error) {
 
 // Close releases the slot. It may be called more than once.
 func (s *heldSlot) Close() (err error) {
-	s.once.Do(func() { err = s.asked.Close() })
+	s.once.Do(func() { err = s.acceptor.Close() })
 	return err
 }
 

@@ -44,7 +44,7 @@ func (s *participantSet) count(p *participant, eligible, quarantined, matching b
 	recount(&s.matching, &p.counted.matching, matching)
 }
 
-// recount updates the number n of those that meet a condition, after one of them has changed.
+// recount updates n, the number of items that meet a condition, after was of one item has become is.
 func recount(n *int, was *bool, is bool) {
 	switch {
 	case is && !*was:

@@ -10,6 +10,7 @@ Only what a function does for S seconds differs from plain.py.
 import functools
 import hashlib
 import itertools
+import mmap
 import multiprocessing
 import operator
 import os
@@ -162,9 +163,10 @@ def stopped(mesh):
     mesh.begin()
     end = time.monotonic() + 1.5 * SECONDS
     while mesh.all_reduce(float(mesh.rank == 0 and time.monotonic() < end)):
-        batch = b"x" * (1 << 20)  # new memory, which is seen from outside at any load
-        plain.step(mesh)
-        del batch
+        # New memory is seen from outside at any load. malloc would soon return the same memory again.
+        with mmap.mmap(-1, 1 << 20) as batch:
+            batch.write(bytes(1 << 20))
+            plain.step(mesh)
 
 
 # The test types Ctrl-Z and fg in the terminals of all nodes.

@@ -160,16 +160,11 @@ func (a *Agent) examineExits(p Processes, exits []procs.Exit, q query) []failure
 	return all
 }
 
-// peersLost returns when the first worker lost a peer, as far as the workers or other nodes report; zero if none has.
+// peersLost returns when the first worker lost a peer, as far as those that ended by themselves or other nodes report;
+// zero if none has.
 func peersLost(all []failure.Failure, q query) (first time.Time) {
-	for _, f := range all {
-		for _, x := range f.Findings {
-			if x.Kind == failure.PeerLost && !x.Time.IsZero() && (first.IsZero() || x.Time.Before(first)) {
-				first = x.Time
-			}
-		}
-	}
-	if first.IsZero() && q.stoppedByPeer {
+	ended := slices.DeleteFunc(slices.Clone(all), func(f failure.Failure) bool { return f.Stopped })
+	if first = firstLoss(ended); first.IsZero() && q.stoppedByPeer {
 		first = q.stopBegan
 	}
 	return first

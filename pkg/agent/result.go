@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/goodput"
@@ -92,10 +94,60 @@ func (r RunResult) withCauseFirst() []failure.Failure {
 	}
 	slices.SortFunc(all, failure.Compare)
 	if r.Cause == nil {
-		return absentFirst(all)
+		return absentFirst(lostFirst(all))
 	}
 	all = slices.DeleteFunc(all, r.Cause.Same)
 	return slices.Insert(all, 0, *r.Cause)
+}
+
+const (
+	// readDelay bounds how much later than it was written a line of a worker may be read, on a busy machine.
+	readDelay = time.Second
+	// afterLoss is what an error after the first loss of a peer counts as farther from it: it may follow from the loss.
+	afterLoss = 100 * time.Millisecond
+)
+
+// lostFirst puts the root cause first among sorted failures. If the likeliest has logged an exception and went on until
+// it lost its peer or was stopped, the root cause is that peer: the worker that lost none, and whose own error came
+// nearest to the first loss of a peer. It is often slow to end, and then it is stopped before it has an exit code.
+func lostFirst(all []failure.Failure) []failure.Failure {
+	lost := firstLoss(all)
+	if len(all) == 0 || lost.Before(all[0].Time) || all[0].Kind != failure.Suspected &&
+		(all[0].Kind != failure.Exception || firstLoss(all[:1]).IsZero()) {
+		return all
+	}
+	root, distance := 0, time.Duration(math.MaxInt64)
+	for i, f := range all {
+		own := f.Kind == failure.Suspected || f.Kind == failure.Exception || f.Kind == failure.ErrorFile
+		d := lost.Sub(f.Time)
+		if !own || d < -readDelay || f.Time.Before(all[0].Time.Add(-readDelay)) || !firstLoss(all[i:i+1]).IsZero() {
+			continue
+		}
+		if d < 0 {
+			d = afterLoss - d
+		}
+		if d < distance {
+			root, distance = i, d
+		}
+	}
+	return moveToFront(all, root)
+}
+
+// firstLoss returns when the first of the workers lost a peer; zero if none reports it.
+func firstLoss(all []failure.Failure) (first time.Time) {
+	for _, f := range all {
+		for _, x := range f.Findings {
+			if x.Kind == failure.PeerLost && !x.Time.IsZero() && (first.IsZero() || x.Time.Before(first)) {
+				first = x.Time
+			}
+		}
+	}
+	return first
+}
+
+func moveToFront(all []failure.Failure, i int) []failure.Failure {
+	f := all[i]
+	return slices.Insert(slices.Delete(all, i, i+1), 0, f)
 }
 
 // absentFirst puts the root cause first among sorted failures: if the likeliest has only waited for a peer in vain, the
@@ -108,8 +160,7 @@ func absentFirst(all []failure.Failure) []failure.Failure {
 	if absent < 0 {
 		return all
 	}
-	root := all[absent]
-	return slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
+	return moveToFront(all, absent)
 }
 
 // anyByItself reports whether a worker failed by itself. A worker that was stopped may have caused a failure, but if no

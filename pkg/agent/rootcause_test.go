@@ -86,6 +86,55 @@ func TestRootCause(t *testing.T) {
 	}
 }
 
+// Worker 0 logs an exception at 100 and goes on. Worker 2 fails. Worker 1 loses its peer at 110.
+func TestRootCauseAmongSurvivors(t *testing.T) {
+	losing := func(f failure.Failure) failure.Failure {
+		f.Findings = append(f.Findings, failure.Finding{Kind: failure.PeerLost, Time: time.Unix(112, 0)})
+		return f
+	}
+	exited, stopped := losing(by(0, 100, failure.Exception, "")), losing(by(0, 100, failure.Suspected, ""))
+	unaware := by(0, 100, failure.Suspected, "") // it was stopped before it lost its peer
+	for _, tt := range []struct {
+		name     string
+		survivor failure.Failure
+		others   []failure.Failure
+		want     int
+	}{
+		{"alone", exited, nil, 0},
+		{"the peer was stopped", exited, []failure.Failure{by(2, 109, failure.Suspected, "")}, 2},
+		{"the peer wrote an error file", exited, []failure.Failure{by(2, 109, failure.ErrorFile, "")}, 2},
+		{"the peer ended just after its victim", exited, []failure.Failure{by(2, 109, failure.Exception, "")}, 2},
+		{"the survivor was stopped, too", stopped, []failure.Failure{by(2, 109, failure.Suspected, "")}, 2},
+		{"the survivor was stopped first", unaware, []failure.Failure{by(2, 109, failure.Suspected, "")}, 2},
+		{"of several errors", stopped, []failure.Failure{
+			by(2, 109, failure.Suspected, ""), by(3, 104, failure.Suspected, ""), by(4, 111, failure.Suspected, ""),
+		}, 2},
+		{"the peer's error was read late", exited, []failure.Failure{by(2, 111, failure.Suspected, "")}, 2},
+		{"the survivor's error was read late", exited, []failure.Failure{by(2, 99, failure.Suspected, "")}, 2},
+		{"an error before its own", exited, []failure.Failure{by(2, 90, failure.Suspected, "")}, 0},
+		{"an error after the loss", exited, []failure.Failure{by(2, 112, failure.Suspected, "")}, 0},
+		{"an exit code does not say when it was wrong", exited, []failure.Failure{by(2, 109, failure.Exited, "")}, 0},
+		{"the others lost their peers", exited, []failure.Failure{losing(by(2, 109, failure.Exception, ""))}, 0},
+		{"it ended by itself and lost no peer", by(0, 100, failure.Exception, ""), []failure.Failure{
+			by(2, 109, failure.Suspected, ""),
+		}, 0},
+		{"its error is the nearest", by(0, 109, failure.Suspected, ""), []failure.Failure{by(2, 111, failure.Suspected, "")}, 0},
+		{"a crash outweighs all", losing(by(0, 100, failure.Crashed, "")), []failure.Failure{
+			by(2, 109, failure.Suspected, ""),
+		}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := RunResult{Failures: map[int]failure.Failure{0: tt.survivor, 1: by(1, 110, failure.PeerLost, "")}}
+			for _, f := range tt.others {
+				r.Failures[f.GlobalRank] = f
+			}
+			if got, _ := r.RootCause(); got.GlobalRank != tt.want {
+				t.Errorf("root cause is rank %d, want %d", got.GlobalRank, tt.want)
+			}
+		})
+	}
+}
+
 // Failures of other nodes are sorted among this node's own, each once.
 func TestOthersAreOrderedIn(t *testing.T) {
 	cause, mine, there := by(9, 100, failure.Exception, "a"), by(1, 103, failure.PeerLost, "b"),

@@ -91,8 +91,12 @@ func Judge(c Case) []failure.Finding {
 	default:
 		all = append(all, suspected...)
 	}
-	if !c.Stopped.IsZero() && len(peer) == 0 {
+	switch {
+	case c.Stopped.IsZero():
+	case len(peer) == 0:
 		all = append(all, c.absent(len(all) > 0))
+	case len(all) > 0: // a lost peer alone is nothing to report of a worker that was stopped
+		all = append(all, peer...)
 	}
 	all = slices.DeleteFunc(all, func(f failure.Finding) bool { return f.Kind == "" })
 	slices.SortStableFunc(all, func(a, b failure.Finding) int {

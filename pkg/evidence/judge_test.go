@@ -167,6 +167,10 @@ func TestJudge(t *testing.T) {
 			Signal: syscall.SIGTERM, Stopped: at(100), PeersLost: at(99),
 			Shown: []failure.Finding{own},
 		}, []failure.Kind{failure.Suspected}},
+		{"stopped, and it had logged an error and then lost a peer", Case{
+			Signal: syscall.SIGTERM, Stopped: at(100), PeersLost: at(99),
+			Shown: []failure.Finding{own, peer},
+		}, []failure.Kind{failure.Suspected, failure.PeerLost}},
 		{"stopped, and it had been stopped before", Case{
 			Signal: syscall.SIGKILL, Stopped: at(100), PeersLost: at(99),
 			State: 'T',

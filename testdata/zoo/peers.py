@@ -9,6 +9,7 @@ time out.
     vanishes        os._exit(0)
     denies          raises an exception, then calls os._exit(0) in an exit handler
     source          its own data source resets a connection, while rank 0 logs an error that it has handled
+    slow_end        as source, and it lives on for a while after its peers have lost it
     url             its own data source refuses a connection
     chained         raises an exception from its own ConnectionResetError
     loader          raises an exception in a process of its DataLoader
@@ -70,6 +71,23 @@ def reset():
 
 
 def source():
+    reset()
+
+
+def slow_end():
+    """The interpreter ends connections before the process ends. This does it, too, and then takes very long."""
+
+    @atexit.register
+    def linger():
+        for fd in map(int, os.listdir("/proc/self/fd")):
+            try:
+                with socket.socket(fileno=os.dup(fd)) as connection:
+                    connection.getpeername()
+                    connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # not a connection
+        time.sleep(1000)
+
     reset()
 
 
@@ -154,9 +172,9 @@ def checks():
 
 
 def step(mode, i, group):
-    if RANK == WORLD - 1 and i == 5:
+    if RANK == WORLD - 1 and i == 50:
         globals()[mode]()
-    if mode == "source" and RANK == 0 and i == 4:
+    if mode in ("source", "slow_end") and RANK == 0 and i == 4:
         try:
             raise KeyError("lr")
         except KeyError:

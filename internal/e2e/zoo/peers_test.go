@@ -23,7 +23,8 @@ var mismatches = []struct {
 		text:  "exited with code 0 while its peers were still communicating, after ValueError: the loss is not a number",
 		nodes: true, plain: true,
 	},
-	{mode: "source", text: "ConnectionResetError: [Errno 104] Connection reset by peer", quick: "1.13", nodes: true},
+	{mode: "source", text: "ConnectionResetError: [Errno 104] Connection reset by peer", nodes: true},
+	{mode: "slow_end", text: "ConnectionResetError: [Errno 104] Connection reset by peer", quick: "1.13"},
 	{
 		mode: "url", text: "ConnectionRefusedError: [Errno 111] Connection refused (which led to urllib.error.URLError",
 		plain: true,

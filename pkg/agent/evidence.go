@@ -164,7 +164,7 @@ func (a *Agent) examineExits(p Processes, exits []procs.Exit, q query) []failure
 // zero if none has.
 func peersLost(all []failure.Failure, q query) (first time.Time) {
 	ended := slices.DeleteFunc(slices.Clone(all), func(f failure.Failure) bool { return f.Stopped })
-	if first = firstLoss(ended); first.IsZero() && q.stoppedByPeer {
+	if first = firstLoss(ended).Time; first.IsZero() && q.stoppedByPeer {
 		first = q.stopBegan
 	}
 	return first

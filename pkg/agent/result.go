@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/goodput"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -94,51 +94,72 @@ func (r RunResult) withCauseFirst() []failure.Failure {
 	}
 	slices.SortFunc(all, failure.Compare)
 	if r.Cause == nil {
-		return absentFirst(lostFirst(all))
+		return absentFirst(lostPeerFirst(all))
 	}
 	all = slices.DeleteFunc(all, r.Cause.Same)
 	return slices.Insert(all, 0, *r.Cause)
 }
 
 const (
-	// readDelay bounds how much later than it was written a line of a worker may be read, on a busy machine.
+	// oneFault is how long the errors that follow from one fault may take to appear.
+	oneFault = 2 * time.Second
+	// readDelay is how much later than it was written a line of a worker may be read on a busy machine.
 	readDelay = time.Second
-	// afterLoss is what an error after the first loss of a peer counts as farther from it: it may follow from the loss.
-	afterLoss = 100 * time.Millisecond
 )
 
-// lostFirst puts the root cause first among sorted failures. If the likeliest has logged an exception and went on until
-// it lost its peer or was stopped, the root cause is that peer: the worker that lost none, and whose own error came
-// nearest to the first loss of a peer. It is often slow to end, and then it is stopped before it has an exit code.
-func lostFirst(all []failure.Failure) []failure.Failure {
-	lost := firstLoss(all)
-	if len(all) == 0 || lost.Before(all[0].Time) || all[0].Kind != failure.Suspected &&
-		(all[0].Kind != failure.Exception || firstLoss(all[:1]).IsZero()) {
+// lostPeerFirst puts the root cause first among sorted failures. If the likeliest has logged an exception, and went on
+// until it lost a peer or was stopped, the root cause is the lost peer. That is the worker that lost none, and whose
+// own error came nearest to the first loss. It is often slow to end, so it is stopped before it has an exit code.
+func lostPeerFirst(all []failure.Failure) []failure.Failure {
+	loss := firstLoss(all)
+	if loss.Kind == "" || evidence.IsWaiting(loss) || !wentOn(all[0]) { // a worker waits long after the fault
 		return all
 	}
-	root, distance := 0, time.Duration(math.MaxInt64)
+	nearest := 0
+	var later []int // the candidates
 	for i, f := range all {
-		own := f.Kind == failure.Suspected || f.Kind == failure.Exception || f.Kind == failure.ErrorFile
-		d := lost.Sub(f.Time)
-		if !own || d < -readDelay || f.Time.Before(all[0].Time.Add(-readDelay)) || !firstLoss(all[i:i+1]).IsZero() {
+		if !hasDatedError(f) || firstLoss(all[i:i+1]).Kind != "" || !f.Time.After(all[0].Time) ||
+			f.Time.After(loss.Time.Add(readDelay)) {
 			continue
 		}
-		if d < 0 {
-			d = afterLoss - d
+		later = append(later, i)
+		if nearest == 0 || f.Time.Sub(loss.Time).Abs() < all[nearest].Time.Sub(loss.Time).Abs() {
+			nearest = i
 		}
-		if d < distance {
-			root, distance = i, d
+	}
+	root := nearest
+	for _, i := range later {
+		if all[i].Time.Before(all[root].Time) && all[nearest].Time.Sub(all[i].Time) <= oneFault {
+			root = i
 		}
+	}
+	if all[root].Time.Sub(all[0].Time) <= oneFault {
+		return all
 	}
 	return moveToFront(all, root)
 }
 
-// firstLoss returns when the first of the workers lost a peer; zero if none reports it.
-func firstLoss(all []failure.Failure) (first time.Time) {
+// wentOn reports whether a worker may have gone on after its error: it was stopped, or it lost a peer later.
+func wentOn(f failure.Failure) bool {
+	loss := firstLoss([]failure.Failure{f})
+	return f.Kind == failure.Suspected || f.Kind == failure.Exception && loss.Time.After(f.Time)
+}
+
+// hasDatedError reports whether the strongest evidence against a worker is an error whose time is known.
+func hasDatedError(f failure.Failure) bool {
+	switch f.Kind {
+	case failure.Suspected, failure.Exception, failure.ErrorFile, failure.Fatal, failure.CUDA, failure.NCCL, failure.Xid:
+		return true
+	}
+	return false
+}
+
+// firstLoss returns the first report of a lost peer; without a kind if there is none.
+func firstLoss(all []failure.Failure) (first failure.Finding) {
 	for _, f := range all {
 		for _, x := range f.Findings {
-			if x.Kind == failure.PeerLost && !x.Time.IsZero() && (first.IsZero() || x.Time.Before(first)) {
-				first = x.Time
+			if x.Kind == failure.PeerLost && !x.Time.IsZero() && (first.Kind == "" || x.Time.Before(first.Time)) {
+				first = x
 			}
 		}
 	}

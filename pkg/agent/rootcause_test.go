@@ -86,45 +86,63 @@ func TestRootCause(t *testing.T) {
 	}
 }
 
-// Worker 0 logs an exception at 100 and goes on. Worker 2 fails. Worker 1 loses its peer at 110.
+// Worker 0 has logged an exception at 100 s, and worker 1 loses its peer at 110 s.
 func TestRootCauseAmongSurvivors(t *testing.T) {
-	losing := func(f failure.Failure) failure.Failure {
-		f.Findings = append(f.Findings, failure.Finding{Kind: failure.PeerLost, Time: time.Unix(112, 0)})
+	const lostAt = 110
+	sec := func(s float64) time.Time { return time.UnixMilli(int64(s * 1000)).UTC() }
+	worker := func(rank int, s float64, kind failure.Kind) failure.Failure {
+		f := by(rank, 0, kind, "")
+		f.Time, f.Stopped = sec(s), kind == failure.Suspected
+		f.Findings[0].Time = f.Time
 		return f
 	}
-	exited, stopped := losing(by(0, 100, failure.Exception, "")), losing(by(0, 100, failure.Suspected, ""))
-	unaware := by(0, 100, failure.Suspected, "") // it was stopped before it lost its peer
+	losing := func(f failure.Failure, text string) failure.Failure {
+		f.Findings = append(f.Findings, failure.Finding{Kind: failure.PeerLost, Time: sec(lostAt + 0.1), Text: text})
+		return f
+	}
+	const closed, waited = "Connection closed by peer", "Timed out waiting 60000ms for recv operation to complete"
+	exited, stopped := losing(worker(0, 100, failure.Exception), closed), worker(0, 100, failure.Suspected)
 	for _, tt := range []struct {
-		name     string
-		survivor failure.Failure
-		others   []failure.Failure
-		want     int
+		name   string
+		first  failure.Failure
+		others []failure.Failure
+		loss   string // how worker 1 reports its loss; closed if empty
+		want   int
 	}{
-		{"alone", exited, nil, 0},
-		{"the peer was stopped", exited, []failure.Failure{by(2, 109, failure.Suspected, "")}, 2},
-		{"the peer wrote an error file", exited, []failure.Failure{by(2, 109, failure.ErrorFile, "")}, 2},
-		{"the peer ended just after its victim", exited, []failure.Failure{by(2, 109, failure.Exception, "")}, 2},
-		{"the survivor was stopped, too", stopped, []failure.Failure{by(2, 109, failure.Suspected, "")}, 2},
-		{"the survivor was stopped first", unaware, []failure.Failure{by(2, 109, failure.Suspected, "")}, 2},
-		{"of several errors", stopped, []failure.Failure{
-			by(2, 109, failure.Suspected, ""), by(3, 104, failure.Suspected, ""), by(4, 111, failure.Suspected, ""),
-		}, 2},
-		{"the peer's error was read late", exited, []failure.Failure{by(2, 111, failure.Suspected, "")}, 2},
-		{"the survivor's error was read late", exited, []failure.Failure{by(2, 99, failure.Suspected, "")}, 2},
-		{"an error before its own", exited, []failure.Failure{by(2, 90, failure.Suspected, "")}, 0},
-		{"an error after the loss", exited, []failure.Failure{by(2, 112, failure.Suspected, "")}, 0},
-		{"an exit code does not say when it was wrong", exited, []failure.Failure{by(2, 109, failure.Exited, "")}, 0},
-		{"the others lost their peers", exited, []failure.Failure{losing(by(2, 109, failure.Exception, ""))}, 0},
-		{"it ended by itself and lost no peer", by(0, 100, failure.Exception, ""), []failure.Failure{
-			by(2, 109, failure.Suspected, ""),
-		}, 0},
-		{"its error is the nearest", by(0, 109, failure.Suspected, ""), []failure.Failure{by(2, 111, failure.Suspected, "")}, 0},
-		{"a crash outweighs all", losing(by(0, 100, failure.Crashed, "")), []failure.Failure{
-			by(2, 109, failure.Suspected, ""),
-		}, 0},
+		{"alone", exited, nil, "", 0},
+		{"the peer was stopped", exited, []failure.Failure{worker(2, 109, failure.Suspected)}, "", 2},
+		{"the peer wrote an error file", exited, []failure.Failure{worker(2, 109, failure.ErrorFile)}, "", 2},
+		{"the peer's GPU failed", exited, []failure.Failure{worker(2, 109, failure.CUDA)}, "", 2},
+		{"the first was stopped, too", stopped, []failure.Failure{worker(2, 109, failure.Suspected)}, "", 2},
+		{
+			"the first was stopped after its loss", losing(worker(0, 109.9, failure.Suspected), closed),
+			[]failure.Failure{worker(2, 110.5, failure.Suspected)},
+			"", 0,
+		},
+		{"the peer's error was read late", exited, []failure.Failure{worker(2, 110.9, failure.Suspected)}, "", 2},
+		{"an error long after the loss", exited, []failure.Failure{worker(2, 111.1, failure.Suspected)}, "", 0},
+		{"an error before the first", exited, []failure.Failure{worker(2, 99, failure.Suspected)}, "", 0},
+		{"an error that follows from the first", exited, []failure.Failure{worker(2, 101.9, failure.Suspected)}, "", 0},
+		{"other handled errors", exited, []failure.Failure{
+			worker(2, 109, failure.Suspected), worker(3, 104, failure.Suspected),
+		}, "", 2},
+		{"errors that follow from the peer's", exited, []failure.Failure{
+			worker(2, 109, failure.Suspected), worker(3, 109.8, failure.Suspected), worker(4, 110.2, failure.Suspected),
+		}, "", 2},
+		{"an exit code without an error", exited, []failure.Failure{worker(2, 109, failure.Exited)}, "", 0},
+		{"all lost a peer", exited, []failure.Failure{losing(worker(2, 109, failure.Exception), closed)}, "", 0},
+		{"the loss was a time-out", stopped, []failure.Failure{worker(2, 109, failure.Suspected)}, waited, 0},
+		{"the first has lost no peer", worker(0, 100, failure.Exception), []failure.Failure{
+			worker(2, 109, failure.Suspected),
+		}, "", 0},
+		{"a crash", losing(worker(0, 100, failure.Crashed), closed), []failure.Failure{
+			worker(2, 109, failure.Suspected),
+		}, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := RunResult{Failures: map[int]failure.Failure{0: tt.survivor, 1: by(1, 110, failure.PeerLost, "")}}
+			victim := worker(1, lostAt, failure.PeerLost)
+			victim.Findings[0].Text = cmp.Or(tt.loss, closed)
+			r := RunResult{Failures: map[int]failure.Failure{0: tt.first, 1: victim}}
 			for _, f := range tt.others {
 				r.Failures[f.GlobalRank] = f
 			}

@@ -69,6 +69,11 @@ func TestAbsence(t *testing.T) {
 			victims: 3,
 		},
 		{
+			name: "one is silent, and those who gave up are read late",
+			do:   func(g *fakeGroup) { g.victim(0); <-time.After(ms); g.giveUp(1); g.victim(3) }, root: 2, kind: failure.Absent,
+			victims: 3,
+		},
+		{
 			name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) },
 			root: 0, kind: failure.PeerLost, victims: 2, noted: true,
 		},

@@ -94,7 +94,7 @@ func (r RunResult) withCauseFirst() []failure.Failure {
 	}
 	slices.SortFunc(all, failure.Compare)
 	if r.Cause == nil {
-		return absentFirst(lostPeerFirst(all))
+		return absentFirst(waitedFirst(lostPeerFirst(all)))
 	}
 	all = slices.DeleteFunc(all, r.Cause.Same)
 	return slices.Insert(all, 0, *r.Cause)
@@ -169,6 +169,18 @@ func firstLoss(all []failure.Failure) (first failure.Finding) {
 func moveToFront(all []failure.Failure, i int) []failure.Failure {
 	f := all[i]
 	return slices.Insert(slices.Delete(all, i, i+1), 0, f)
+}
+
+// waitedFirst puts a worker that has waited in vain before one that lost a connection just before it, among sorted
+// failures. A worker that gives up closes its connections, and the words of its peers may be read before its own.
+func waitedFirst(all []failure.Failure) []failure.Failure {
+	if len(all) == 0 || all[0].Kind != failure.PeerLost {
+		return all
+	}
+	waited := slices.IndexFunc(all, func(f failure.Failure) bool {
+		return f.Waited && f.Time.Sub(all[0].Time) <= readDelay
+	})
+	return moveToFront(all, max(0, waited))
 }
 
 // absentFirst puts the root cause first among sorted failures: if the likeliest has only waited for a peer in vain, the

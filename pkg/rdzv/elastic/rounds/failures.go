@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -19,10 +20,19 @@ type failureReports struct {
 	anyFailed bool
 }
 
+// readDelay is how much later than it was written a line of a worker may be read on a busy machine. So a worker that
+// lost its connection to one that gave up may seem to be the first.
+const readDelay = time.Second
+
 // failureReport is a node's likeliest cause.
 type failureReport struct {
 	failure rdzv.Failure
 	at      time.Duration // when it happened
+}
+
+// waitedBefore reports whether a node's worker waited in vain for an absent one, or lost a worker that did.
+func (r failureReport) waitedBefore(absent failureReport) bool {
+	return r.failure.Waited || r.failure.Grade == failure.GradePeer && absent.at-r.at <= readDelay
 }
 
 // record keeps the failure that the node of that rank reports.
@@ -94,7 +104,7 @@ func (r *failureReports) causes(now time.Duration) (cause *rdzv.Failure, others 
 	}
 	slices.SortStableFunc(all, compareReports)
 	absent := slices.IndexFunc(all, func(report failureReport) bool { return report.failure.Absent })
-	if absent > 0 && all[0].failure.Waited { // a worker waited in vain for the absent one
+	if absent > 0 && all[0].waitedBefore(all[absent]) { // a worker waited in vain for the absent one
 		root := all[absent]
 		all = slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
 	}

@@ -46,6 +46,10 @@ func TestLikeliestCause(t *testing.T) {
 			{1, reported{Grade: 4, Age: 5 * sec}},
 			{2, reported{Grade: 4, Absent: true, OnlyStopped: true}},
 		}, 2},
+		{"an absent worker, if a connection was lost as another one gave up", []report{
+			{0, reported{Grade: failure.GradePeer, Age: 9 * sec}},
+			{1, reported{Grade: failure.GradePeer, Age: 9 * sec, Absent: true, OnlyStopped: true}},
+		}, 1},
 		{"not an absent worker, if a connection was lost", []report{
 			{0, reported{Grade: 4, Age: 9 * sec}},
 			{1, reported{Failure: waited, Grade: 4}},

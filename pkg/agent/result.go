@@ -108,11 +108,14 @@ const (
 )
 
 // lostPeerFirst puts the root cause first among sorted failures. If the likeliest has logged an exception, and went on
-// until it lost a peer or was stopped, the root cause is the lost peer. That is the worker that lost none, and whose
-// own error came nearest to the first loss. It is often slow to end, so it is stopped before it has an exit code.
+// until it lost a peer, the root cause is that peer. It is the worker that lost none, and whose own error came nearest
+// to the first loss. It is often slow to end, so it is stopped before it has an exit code.
 func lostPeerFirst(all []failure.Failure) []failure.Failure {
+	if len(all) == 0 || !wentOn(all[0]) {
+		return all
+	}
 	loss := firstLoss(all)
-	if loss.Kind == "" || evidence.IsWaiting(loss) || !wentOn(all[0]) { // a worker waits long after the fault
+	if gaveUpBy(all, loss.Time.Add(readDelay)) { // a worker gives up long after the fault
 		return all
 	}
 	nearest := 0
@@ -139,10 +142,19 @@ func lostPeerFirst(all []failure.Failure) []failure.Failure {
 	return moveToFront(all, root)
 }
 
-// wentOn reports whether a worker may have gone on after its error: it was stopped, or it lost a peer later.
+// wentOn reports whether a worker went on after its exception until it lost a peer.
 func wentOn(f failure.Failure) bool {
 	loss := firstLoss([]failure.Failure{f})
-	return f.Kind == failure.Suspected || f.Kind == failure.Exception && loss.Time.After(f.Time)
+	return (f.Kind == failure.Suspected || f.Kind == failure.Exception) && loss.Time.After(f.Time)
+}
+
+// gaveUpBy reports whether a worker had waited for a peer in vain by that time.
+func gaveUpBy(all []failure.Failure, at time.Time) bool {
+	return slices.ContainsFunc(all, func(f failure.Failure) bool {
+		return slices.ContainsFunc(f.Findings, func(x failure.Finding) bool {
+			return evidence.IsWaiting(x) && !x.Time.After(at)
+		})
+	})
 }
 
 // hasDatedError reports whether the strongest evidence against a worker is an error whose time is known.

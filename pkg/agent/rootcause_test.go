@@ -101,7 +101,7 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		return f
 	}
 	const closed, waited = "Connection closed by peer", "Timed out waiting 60000ms for recv operation to complete"
-	exited, stopped := losing(worker(0, 100, failure.Exception), closed), worker(0, 100, failure.Suspected)
+	exited, stopped := losing(worker(0, 100, failure.Exception), closed), losing(worker(0, 100, failure.Suspected), closed)
 	for _, tt := range []struct {
 		name   string
 		first  failure.Failure
@@ -113,9 +113,12 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		{"the peer was stopped", exited, []failure.Failure{worker(2, 109, failure.Suspected)}, "", 2},
 		{"the peer wrote an error file", exited, []failure.Failure{worker(2, 109, failure.ErrorFile)}, "", 2},
 		{"the peer's GPU failed", exited, []failure.Failure{worker(2, 109, failure.CUDA)}, "", 2},
-		{"the first was stopped, too", stopped, []failure.Failure{worker(2, 109, failure.Suspected)}, "", 2},
+		{"the peer's NCCL failed", exited, []failure.Failure{worker(2, 109, failure.NCCL)}, "", 2},
+		{"the peer ended by itself", exited, []failure.Failure{worker(2, 109, failure.Exception)}, "", 2},
+		{"the peer had a fatal error", exited, []failure.Failure{worker(2, 109, failure.Fatal)}, "", 2},
+		{"the first was stopped after its loss", stopped, []failure.Failure{worker(2, 109, failure.Suspected)}, "", 2},
 		{
-			"the first was stopped after its loss", losing(worker(0, 109.9, failure.Suspected), closed),
+			"an error of a bystander", losing(worker(0, 109.9, failure.Suspected), closed),
 			[]failure.Failure{worker(2, 110.5, failure.Suspected)},
 			"", 0,
 		},
@@ -132,7 +135,13 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		{"an exit code without an error", exited, []failure.Failure{worker(2, 109, failure.Exited)}, "", 0},
 		{"all lost a peer", exited, []failure.Failure{losing(worker(2, 109, failure.Exception), closed)}, "", 0},
 		{"the loss was a time-out", stopped, []failure.Failure{worker(2, 109, failure.Suspected)}, waited, 0},
+		{"a time-out was read just after the loss", losing(worker(0, 100, failure.Suspected), waited), []failure.Failure{
+			worker(2, 109, failure.Suspected),
+		}, "", 0},
 		{"the first has lost no peer", worker(0, 100, failure.Exception), []failure.Failure{
+			worker(2, 109, failure.Suspected),
+		}, "", 0},
+		{"the first was stopped and has lost no peer", worker(0, 100, failure.Suspected), []failure.Failure{
 			worker(2, 109, failure.Suspected),
 		}, "", 0},
 		{"a crash", losing(worker(0, 100, failure.Crashed), closed), []failure.Failure{
@@ -150,6 +159,19 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 				t.Errorf("root cause is rank %d, want %d", got.GlobalRank, tt.want)
 			}
 		})
+	}
+}
+
+// A lost connection yields to a time-out that is read up to a second later.
+func TestWaitedFirst(t *testing.T) {
+	lost, waited := by(0, 100, failure.PeerLost, ""), by(1, 100, failure.PeerLost, "")
+	waited.Waited = true
+	for late, want := range map[time.Duration]int{0: 1, readDelay: 1, readDelay + 1: 0} {
+		waited.Time = lost.Time.Add(late)
+		r := RunResult{Failures: map[int]failure.Failure{0: lost, 1: waited}}
+		if got, _ := r.RootCause(); got.GlobalRank != want {
+			t.Errorf("a time-out %v later: root cause is rank %d, want %d", late, got.GlobalRank, want)
+		}
 	}
 }
 

@@ -30,11 +30,6 @@ type failureReport struct {
 	at      time.Duration // when it happened
 }
 
-// waitedBefore reports whether a node's worker waited in vain for an absent one, or lost a worker that did.
-func (r failureReport) waitedBefore(absent failureReport) bool {
-	return r.failure.Waited || r.failure.Grade == failure.GradePeer && absent.at-r.at <= readDelay
-}
-
 // record keeps the failure that the node of that rank reports.
 func (r *failureReports) record(now time.Duration, rank int, f rdzv.Failure) {
 	report := failureReport{f, now - f.Age}
@@ -104,7 +99,7 @@ func (r *failureReports) causes(now time.Duration) (cause *rdzv.Failure, others 
 	}
 	slices.SortStableFunc(all, compareReports)
 	absent := slices.IndexFunc(all, func(report failureReport) bool { return report.failure.Absent })
-	if absent > 0 && all[0].waitedBefore(all[absent]) { // a worker waited in vain for the absent one
+	if absent > 0 && waitedInVain(all) {
 		root := all[absent]
 		all = slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
 	}
@@ -119,4 +114,14 @@ func (r *failureReports) causes(now time.Duration) (cause *rdzv.Failure, others 
 		others = append(others, f)
 	}
 	return cause, others
+}
+
+// waitedInVain reports whether the likeliest of sorted reports is of a worker that waited in vain for an absent one, or
+// that lost a worker which did. An absent worker's report has the time at which its own node's other workers gave up.
+func waitedInVain(all []failureReport) bool {
+	first := all[0]
+	return first.failure.Waited || first.failure.Grade == failure.GradePeer &&
+		slices.ContainsFunc(all, func(r failureReport) bool {
+			return (r.failure.Waited || r.failure.Absent) && r.at-first.at <= readDelay
+		})
 }

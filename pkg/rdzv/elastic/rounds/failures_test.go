@@ -46,9 +46,23 @@ func TestLikeliestCause(t *testing.T) {
 			{1, reported{Grade: 4, Age: 5 * sec}},
 			{2, reported{Grade: 4, Absent: true, OnlyStopped: true}},
 		}, 2},
-		{"an absent worker, if a connection was lost as another one gave up", []report{
+		{"an absent worker, if a connection was lost as another one of its node gave up", []report{
 			{0, reported{Grade: failure.GradePeer, Age: 9 * sec}},
-			{1, reported{Grade: failure.GradePeer, Age: 9 * sec, Absent: true, OnlyStopped: true}},
+			{1, reported{Grade: failure.GradePeer, Age: 9 * sec, Absent: true}},
+		}, 1},
+		{"not an absent worker, if a connection was lost long before one of its node gave up", []report{
+			{0, reported{Grade: failure.GradePeer, Age: 9 * sec}},
+			{1, reported{Grade: failure.GradePeer, Age: 9*sec - 1, Absent: true}},
+		}, 0},
+		{"an absent worker, if a connection was lost as one of a third node gave up", []report{
+			{0, reported{Failure: waited, Grade: failure.GradePeer, Age: 8 * sec}},
+			{1, reported{Grade: failure.GradePeer, Age: 10 * sec}},
+			{2, reported{Grade: failure.GradePeer, Absent: true, OnlyStopped: true}},
+		}, 2},
+		{"not an absent worker, if a connection was lost long before one of a third node gave up", []report{
+			{0, reported{Failure: waited, Grade: failure.GradePeer, Age: 8*sec - 1}},
+			{1, reported{Grade: failure.GradePeer, Age: 10 * sec}},
+			{2, reported{Grade: failure.GradePeer, Absent: true, OnlyStopped: true}},
 		}, 1},
 		{"not an absent worker, if a connection was lost", []report{
 			{0, reported{Grade: 4, Age: 9 * sec}},

@@ -173,7 +173,8 @@ func (p *hostlist) count(numbers []string, first, last string, at int) ([]string
 		return nil, p.fail(at, "more than %d hosts", maxHosts)
 	}
 	for n := low; n <= high; n++ {
-		numbers = append(numbers, fmt.Sprintf("%0*d", len(first), n))
+		number := strconv.FormatInt(n, 10)
+		numbers = append(numbers, strings.Repeat("0", max(0, len(first)-len(number)))+number)
 	}
 	return numbers, nil
 }

@@ -16,7 +16,7 @@ var (
 	link       = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 	namedTest  = regexp.MustCompile(`\b(?:Test|Example)[A-Z]\w*`)
 	namedCase  = regexp.MustCompile(`\b\w+\.txtar\b`)
-	goTestFunc = regexp.MustCompile(`(?m)^func ((?:Test|Example)[A-Z]\w*)\(`)
+	goTestFunc = regexp.MustCompile(`^func ((?:Test|Example)[A-Z]\w*)\(`)
 )
 
 // TestPages checks that the files, tests and scripts that the pages name exist.
@@ -69,8 +69,10 @@ func testsOf(t *testing.T, root fs.FS) []string {
 			return nil
 		}
 		data, err := fs.ReadFile(root, name)
-		for _, m := range goTestFunc.FindAllSubmatch(data, -1) {
-			names = append(names, string(m[1]))
+		for line := range strings.Lines(string(data)) {
+			if m := goTestFunc.FindStringSubmatch(line); m != nil {
+				names = append(names, m[1])
+			}
 		}
 		return err
 	})

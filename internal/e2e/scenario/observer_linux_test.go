@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
@@ -23,9 +25,9 @@ type observer struct {
 
 	mu    sync.Mutex
 	lives map[process]life
-	gone  map[process]bool // processes in lives that have ended
-	other map[int]bool     // ids of processes of other jobs
-	asked float64          // time at which other was rebuilt: process ids are reused
+	fds   map[process]int // pidfds of the processes in lives that have not ended
+	other map[int]bool    // ids of processes of other jobs
+	asked float64         // time at which other was rebuilt: process ids are reused
 }
 
 // process identifies a process for good, although process ids are reused.
@@ -45,13 +47,16 @@ const (
 // observe watches the processes with that mark in their environment until the test ends.
 func observe(t testing.TB, mark string) *observer {
 	t.Helper()
-	o := &observer{mark: mark, lives: map[process]life{}, gone: map[process]bool{}, other: map[int]bool{}}
+	o := &observer{mark: mark, lives: map[process]life{}, fds: map[process]int{}, other: map[int]bool{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { o.run(ctx) })
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
+		for _, fd := range o.fds {
+			_ = unix.Close(fd)
+		}
 	})
 	return o
 }
@@ -88,10 +93,8 @@ func (o *observer) alive() []life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var there []life
-	for p, l := range o.lives {
-		if !o.gone[p] {
-			there = append(there, l)
-		}
+	for p := range o.fds {
+		there = append(there, o.lives[p])
 	}
 	return there
 }
@@ -100,15 +103,22 @@ func (o *observer) alive() []life {
 func (o *observer) look() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for p, l := range o.lives {
-		if o.gone[p] {
+	now := monotonic()
+	processes := slices.Collect(maps.Keys(o.fds))
+	ended := make([]unix.PollFd, len(processes))
+	for i, p := range processes {
+		ended[i] = unix.PollFd{Fd: int32(o.fds[p]), Events: unix.POLLIN}
+	}
+	if _, err := unix.Poll(ended, 0); err != nil {
+		return // interrupted by a signal
+	}
+	for i, p := range processes {
+		if ended[i].Revents != 0 {
+			_ = unix.Close(o.fds[p])
+			delete(o.fds, p)
 			continue
 		}
-		now := monotonic()
-		if hosts.StartOf(p.pid) != p.start {
-			o.gone[p] = true
-			continue
-		}
+		l := o.lives[p]
 		l.last = max(l.last, now)
 		o.lives[p] = l
 	}
@@ -130,12 +140,13 @@ func (o *observer) scan() {
 	}
 	names, _ := proc.Readdirnames(-1)
 	_ = proc.Close()
+	watched := map[int]bool{}
+	for p := range o.fds {
+		watched[p.pid] = true
+	}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if o.other[pid] {
+		if err != nil || o.other[pid] || watched[pid] {
 			continue
 		}
 		p := process{pid, hosts.StartOf(pid)}
@@ -147,12 +158,23 @@ func (o *observer) scan() {
 			o.other[pid] = true
 			continue
 		}
-		if l, ok := lifeOf(pid, environ); ok {
-			// The process began before the scan found it and can end after the scan began: nothing more is proven
-			// until the next look.
-			l.first, l.last = monotonic(), now
-			o.lives[p] = l
+		l, ok := lifeOf(pid, environ)
+		if !ok {
+			continue
 		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		if hosts.StartOf(pid) == p.start {
+			o.fds[p] = fd
+		} else { // it has ended, and the id may belong to another process
+			_ = unix.Close(fd)
+		}
+		// The process began before the scan found it and can end after the scan began: nothing more is proven until
+		// the next look.
+		l.first, l.last = monotonic(), now
+		o.lives[p] = l
 	}
 }
 

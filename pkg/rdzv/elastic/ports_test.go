@@ -90,7 +90,7 @@ func newMachine(t *testing.T, candidates int) *testMachine {
 // open starts an agent of a run.
 func (p *testMachine) open(runID string) {
 	a := &C10d{
-		RunID: runID, Version: "test", TTL: 10 * time.Second, Host: "127.0.0.1", Ports: p.ports, Hint: -1,
+		RunID: runID, Version: "test", TTL: time.Minute, Host: "127.0.0.1", Ports: p.ports, Hint: -1,
 		Logger: zerolog.Nop(),
 	}
 	store, err := a.Open(p.t.Context())

@@ -80,9 +80,7 @@ type surroundings struct {
 // and under elasticrun.
 func TestSurroundingsBesideTorchrun(t *testing.T) {
 	t.Parallel()
-	if !testenv.Whole(t) {
-		t.Skip("make soak runs it")
-	}
+	testenv.InSoak(t)
 	for _, version := range []string{"2.14", testenv.Official} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()

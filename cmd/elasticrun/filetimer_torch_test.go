@@ -17,15 +17,13 @@ import (
 // restarts.
 func TestFileTimerOfTorch(t *testing.T) {
 	t.Parallel()
+	testenv.InSoak(t)
 	script, err := filepath.Abs("../../testdata/workers/timer.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	expired := regexp.MustCompile(`a worker's timer has expired: .* local_rank=1 pid=\d+ rank=1 scope=step signal=SIGKILL\n`)
 	for _, version := range []string{"1.13", "2.6", "2.14", testenv.Official} {
-		if version != "1.13" && !testenv.Whole(t) { // the clients hardly differ, and this torch starts fastest
-			continue
-		}
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			python := testenv.Torch(t, version)

@@ -41,7 +41,7 @@ read -r line <"$GO"
 func TestForeignProc(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to make a pid namespace without a /proc of its own
-	for _, tt := range []struct {
+	for i, tt := range []struct {
 		name string
 		pid  int
 		kill func(agent int) error // what happens to the job
@@ -53,6 +53,9 @@ func TestForeignProc(t *testing.T) {
 		{"SIGTERM, guard is pid 2", 2, killAgent(syscall.SIGTERM), 143},
 		{"SIGTERM, guard is pid 5", 5, killAgent(syscall.SIGTERM), 143},
 	} {
+		if i%2 == 1 && !testenv.Whole(t) { // the others have each pid and each kill
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir, mark, unknownMark := t.TempDir(), testenv.Mark(), testenv.Mark()

@@ -27,6 +27,7 @@ const (
 // port is taken, and then uses the agent's store. So no MASTER_ADDR is quiet with both names.
 func TestMasterAddrIsQuiet(t *testing.T) {
 	t.Parallel()
+	testenv.InSoak(t)
 	all := []string{byEnv, byLocalhost, byAddress}
 	for _, tt := range []struct {
 		torch string
@@ -42,9 +43,6 @@ func TestMasterAddrIsQuiet(t *testing.T) {
 		{testenv.Official, nil, []string{byEnv, byAddress}},
 		{testenv.Official, []string{"--master-addr=localhost"}, []string{byEnv, byLocalhost}},
 	} {
-		if !testenv.Whole(t) && (tt.torch != "2.14" || tt.flags != nil) {
-			continue
-		}
 		if tt.torch == "2.6" && !testenv.Long(t) { // as 1.13
 			continue
 		}

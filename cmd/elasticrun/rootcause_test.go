@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +25,8 @@ func TestRootCauseOfGloo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick, workers := []string{"destroyed, slow exit", "destroyed, slow finally"}, "--nproc-per-node=2"
+	const quick = "destroyed, slow exit"
+	workers := "--nproc-per-node=2"
 	if testenv.Long(t) {
 		workers = "--nproc-per-node=3"
 	}
@@ -38,7 +38,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 		"destroyed, slow finally": {"--destroy", "--slow-finally=0.7"}, // longer than its victims take to end
 		"rank 0, destroyed, slow": {"--failing-rank=0", "--destroy", "--slow-exit=5"},
 	} {
-		if !testenv.Whole(t) && !slices.Contains(quick, name) {
+		if !testenv.Whole(t) && name != quick {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 					guilty = "0"
 				}
 				torch := "2.14"
-				if name == "destroyed, slow exit" && !testenv.Whole(t) { // takes half the CPU time to import
+				if !testenv.Whole(t) { // takes half the CPU time to import
 					torch = "1.13"
 				}
 				stderr, code := failingJob(t, torch, append([]string{workers, script}, flags...))
@@ -61,9 +61,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 
 // Two nodes name the same rank, although one of them has only victims.
 func TestRootCauseOfGlooElsewhere(t *testing.T) {
-	if !testenv.Whole(t) {
-		t.Skip("make soak runs it")
-	}
+	testenv.InSoak(t)
 	script, err := filepath.Abs("../../testdata/workers/gloo_fail.py")
 	if err != nil {
 		t.Fatal(err)

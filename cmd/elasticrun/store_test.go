@@ -337,10 +337,8 @@ func (s *storeProcess) expectLine(c *torchClient, want string) {
 // others.
 func TestStoreTorch(t *testing.T) {
 	t.Parallel()
+	testenv.InSoak(t)
 	for _, version := range []string{"2.14", testenv.Official} {
-		if version == testenv.Official && !testenv.Whole(t) {
-			continue
-		}
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			testStoreTorch(t, version)
@@ -354,14 +352,10 @@ func testStoreTorch(t *testing.T, newer string) {
 		testenv.Torch(t, v)
 	}
 	s := startStore(t)
-	victim, connections := newer, 1
-	if !testenv.Whole(t) { // torch 1.13 takes half the CPU time to import, and has two connections
-		victim, connections = "1.13", 2
-	}
-	killed, first := s.torch(victim, "k", "absent"), s.torch("1.13", "old", "new")
+	killed, first := s.torch(newer, "k", "absent"), s.torch("1.13", "old", "new")
 	s.expectLine(killed, "set")
 	s.expectLine(first, "set")
-	s.await(func(h storeHealth) bool { return h.Open == connections+2 })
+	s.await(func(h storeHealth) bool { return h.Open == 3 })
 	if err := killed.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func ddp(t *testing.T, torch string, workers int, flags, scriptFlags []string) (
 func TestTorch(t *testing.T) {
 	t.Parallel()
 	for _, torch := range []string{"1.13", "2.6", "2.14", testenv.Official} {
-		if torch != "1.13" && !testenv.Whole(t) { // it takes half the CPU time of 2.14, with which TestRootCauseOfGloo runs
+		if torch != "1.13" && !testenv.Whole(t) { // it takes half the CPU time of 2.14
 			continue
 		}
 		// In short runs of make soak the other versions have only the job whose worker dies once.

@@ -14,9 +14,7 @@ import (
 
 // TestDeb makes the Debian package twice, and installs, uses and removes it in Debian roots.
 func TestDeb(t *testing.T) {
-	if !testenv.Whole(t) {
-		t.Skip("runs in make soak, because nfpm takes long to build")
-	}
+	testenv.InSoak(t)
 	testenv.Root(t)
 	if host := Host(); host.Arch != "amd64" && host.Arch != "arm64" {
 		t.Skipf("there is no package for %s", host)

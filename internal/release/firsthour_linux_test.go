@@ -94,9 +94,7 @@ func TestFirstHourPage(t *testing.T) {
 // environment on this machine, which has Debian's torch in place of one from PyPI.
 func TestFirstHour(t *testing.T) {
 	t.Parallel()
-	if !testenv.Whole(t) {
-		t.Skip("runs in make soak, because it makes packages and trains")
-	}
+	testenv.InSoak(t)
 	testenv.Root(t)
 	testenv.Torch(t, "1.13")
 	page := readFirstHour(t)

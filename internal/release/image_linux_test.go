@@ -76,7 +76,7 @@ func (r *imageReader) decode(text string, into any) {
 func TestImage(t *testing.T) {
 	layout := func(dist string) string { return read(t, dist, filepath.Base(onlyFile(t, dist, "*-oci.tar"))) }
 	tarball := layout(makeRelease(t, "image"))
-	if tarball != layout(makeRelease(t, "image")) {
+	if testenv.Whole(t) && tarball != layout(makeRelease(t, "image")) {
 		t.Error("the same source, version and date make another image")
 	}
 	r := &imageReader{t: t, files: untar(t, strings.NewReader(tarball))}

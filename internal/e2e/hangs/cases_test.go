@@ -46,7 +46,7 @@ var hangs = []hang{
 	{name: "deadlock"},
 	{name: "child_stuck"},
 	{name: "child_stopped"},
-	{name: "loader_stuck", only: ddp, quick: true},
+	{name: "loader_stuck", only: ddp},
 	{name: "loader_stopped", only: ddp},
 	{name: "regex", state: running},
 	{name: "c_call_with_gil"},
@@ -85,7 +85,7 @@ var hangs = []hang{
 	{name: "p2p_recv", only: ddp},
 	{name: "group_alone", only: ddp},
 	{name: "store_key", only: ddp},
-	{name: "halves", everybody: true, quick: true},
+	{name: "halves", everybody: true},
 	{name: "everyone", everybody: true},
 }
 
@@ -107,7 +107,7 @@ var innocents = []struct {
 	{name: "receives", silent: true, timeout: hangTimeout, seconds: 30},
 	{name: "compiles", silent: true},
 	{name: "checkpoint"},
-	{name: "evaluation", quick: true, silent: true},
+	{name: "evaluation", silent: true},
 	{name: "download", silent: true},
 	{name: "first_step", silent: true},
 	{name: "stopped", silent: true},

@@ -69,9 +69,7 @@ func (h hang) chosen(t *testing.T, script string) bool {
 // TestHangsOfVersions does the same with each Python on this machine, without torch.
 func TestHangsOfVersions(t *testing.T) {
 	t.Parallel()
-	if !testenv.Whole(t) {
-		t.Skip("make soak runs it")
-	}
+	testenv.InSoak(t)
 	pythons := testenv.Pythons(t)
 	for _, version := range []string{"2.6", "2.14"} {
 		pythons = append(pythons, testenv.Torch(t, version))

@@ -25,20 +25,12 @@ func (j *job) startByHand(n int, on ...*hosts.Host) []*program {
 	return workers
 }
 
-// inSoak skips a scenario outside make soak. Other scenarios of make test cover the parts of the skipped one.
-func inSoak(t *testing.T) {
-	t.Helper()
-	if !testenv.Whole(t) {
-		t.Skip("make soak runs it")
-	}
-}
-
 // TestByHand starts workers without elasticrun, to verify the hosts, the workers and the check of their record. A host
 // loses power in the first round. In the second round a worker dies and its peers fail. The third round continues from
 // there, and the check finds a worker of a fourth round beside it.
 func TestByHand(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	j := newJob(t, 4)
 	j.use(ddp)
 	first := j.startByHand(1, j.lab.Hosts...)

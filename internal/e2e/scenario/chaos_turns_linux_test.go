@@ -194,7 +194,7 @@ func TestCheckOneStore(t *testing.T) {
 // any agent of another node, and its store must not be lost.
 func TestChaosInTurn(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	for _, backend := range []chaosBackend{
 		{"3 voters", func(c *chaos) ([]string, string) { return c.spareNone(4, 2, 3) }},
 		{"5 voters", func(c *chaos) ([]string, string) { return c.spareNone(5, 1, 5) }},

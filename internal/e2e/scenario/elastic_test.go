@@ -222,7 +222,7 @@ func TestSplit(t *testing.T) {
 // TestNodeReturns kills a node and starts an agent on it after the job has noticed. Another node hosts the store.
 func TestNodeReturns(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	j := newElastic(t, 0)
 	j.useAgent(nil)
 	j.startAll(j.nodes()...)
@@ -240,7 +240,7 @@ func TestNodeReturns(t *testing.T) {
 // TestUnequalNodes has nodes of one, two, one and two workers, and loses a node of two.
 func TestUnequalNodes(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	j := newElastic(t, 0)
 	j.useStore(j.lab.Hosts[4])
 	for i, h := range j.nodes() {
@@ -258,7 +258,7 @@ func TestUnequalNodes(t *testing.T) {
 // TestOneMachine has four agents on one host, without a flag that says so, and loses one.
 func TestOneMachine(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	j := newElastic(t, 0)
 	j.useTorchInSoak()
 	host := j.lab.Hosts[0]

@@ -109,7 +109,7 @@ func TestJobFails(t *testing.T) {
 // agents too.
 func TestLateJoiner(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	for _, backend := range apart {
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()

@@ -27,7 +27,7 @@ func TestGoodput(t *testing.T) {
 	seed := anySeed(t)
 	t.Logf("ELASTICRUN_SEED=%d repeats the times and nodes", seed)
 	rng := rand.New(rand.NewPCG(seed, 20))
-	histories := testenv.Repeat(t, 2, goodputHistories)
+	histories := testenv.Repeat(t, 1, goodputHistories)
 	limit := 0.1 // of all worker-seconds: other tests delay agents and workers
 	if histories >= goodputHistories {
 		limit = fullLimit

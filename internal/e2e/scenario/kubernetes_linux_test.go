@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 const (
@@ -17,12 +18,12 @@ const (
 	someLookups = 7
 )
 
-// TestIndexedJob runs the example's command in its pods, whose names resolve only later. It always uses real torch,
-// because gloo resolves names too.
+// TestIndexedJob runs the example's command in its pods, whose names resolve only later. gloo of real torch resolves
+// names too.
 func TestIndexedJob(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
-	p.use(ddp)
+	p.useTorchInSoak()
 	p.createAll()
 	p.each("to look for the endpoint", func(h *hosts.Host) bool {
 		return h == p.lab.Hosts[0] ||
@@ -42,7 +43,7 @@ func TestIndexedJob(t *testing.T) {
 // gives the pod its old rank. A job that can run with two pods continues, and gives the pod the last rank.
 func TestPodReplaced(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	tests := []struct {
 		nodes  string
 		worlds []string
@@ -108,7 +109,7 @@ func TestPodEvicted(t *testing.T) {
 // pods end their workers, join the new host, and the job continues from its checkpoint.
 func TestFirstPodReplaced(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	for _, inferred := range []bool{false, true} {
 		t.Run(fmt.Sprintf("endpoint inferred %v", inferred), func(t *testing.T) {
 			t.Parallel()
@@ -145,7 +146,7 @@ func TestFirstPodReplaced(t *testing.T) {
 // rendezvous, because pods know their indexes.
 func TestServiceEndpoint(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	p := newPods(t)
 	p.env["PET_RDZV_ENDPOINT"], p.env["LOGLEVEL"] = "train", "info"
 	delete(p.env, "ELASTICRUN_RDZV_SECRET_FILE")
@@ -168,7 +169,7 @@ func TestServiceEndpoint(t *testing.T) {
 // TestStatefulSet gives its pods only --nnodes: index and endpoint follow from host name and subdomain.
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	p := newPods(t)
 	p.indexed, p.env = false, nil
 	p.command = []string{"elasticrun", "--nnodes=3", "train.py"}

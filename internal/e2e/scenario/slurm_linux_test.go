@@ -57,10 +57,10 @@ func TestSlurm(t *testing.T) { //nolint:tparallel // its parts use one cluster i
 	t.Run("plain", s.plain)
 	t.Run("requeue", s.requeue)
 	s.use(t, usualTrainer(t))
-	t.Run("cancel", s.cancel)
-	t.Run("only PATH exported", s.exportsPath)
-	t.Run("more tasks than nodes", s.tooManyTasks)
 	if testenv.Whole(t) {
+		t.Run("cancel", s.cancel)
+		t.Run("only PATH exported", s.exportsPath)
+		t.Run("more tasks than nodes", s.tooManyTasks)
 		t.Run("step", s.step)
 		t.Run("two jobs", s.twoJobs)
 		t.Run("time limit", s.timeLimit)
@@ -370,7 +370,7 @@ func (s *slurmTest) tooManyTasks(t *testing.T) {
 // nothing but the number of nodes was given.
 func TestSlurmFirstNode(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	testenv.Root(t)
 	lab, dir := slurmlab.New(t), t.TempDir()
 	trainer := usualTrainer(t)

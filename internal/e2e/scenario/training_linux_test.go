@@ -145,7 +145,7 @@ func (tr *training) store() status.Store {
 // that of an undisturbed run. It prints the times of standstill. ELASTICRUN_SEED repeats a run.
 func TestTrainingSurvives(t *testing.T) {
 	t.Parallel()
-	inSoak(t)
+	testenv.InSoak(t)
 	j := newJob(t, 4)
 	j.use(ddp)
 	j.worker = append(j.worker, "--step-time=0.2")

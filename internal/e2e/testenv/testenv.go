@@ -160,6 +160,14 @@ func Whole(t testing.TB) bool {
 	return Repeat(t, 0, 1) > 0
 }
 
+// InSoak skips a test that only make soak runs. Other tests of make test cover its parts.
+func InSoak(t testing.TB) {
+	t.Helper()
+	if !Whole(t) {
+		t.Skip("make soak runs it")
+	}
+}
+
 // Long reports whether each case of a test's matrix has real torch, and each version of it: it does if ELASTICRUN_SOAK
 // is at least 0.1. A shorter run of make soak has the whole matrix too, but of several cases that are the same to torch
 // only one has real torch.

@@ -16,7 +16,7 @@ var mismatches = []struct {
 	nodes      bool   // also runs on two nodes
 	plain      bool   // not about torch: short runs have one version of torch
 }{
-	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "1.13", nodes: true},
+	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", nodes: true},
 	{mode: "vanishes", text: "exited with code 0 while its peers were still communicating", nodes: true, plain: true},
 	{
 		mode:  "denies",
@@ -42,7 +42,7 @@ var mismatches = []struct {
 	{mode: "loader", text: `"ValueError: sample 3 is broken"`},
 	// The moment at which SIGCHLD arrives decides the rank's words; TestRecorded in pkg/evidence has the forms. They
 	// never name a peer.
-	{mode: "loader_killed", quick: "1.13", nodes: true},
+	{mode: "loader_killed", nodes: true},
 	{mode: "spawned", text: `"ValueError: sample 3 is broken"`},
 	{mode: "newline", text: `"RuntimeError: the checkpoint is truncated"`, plain: true},
 	{mode: "hangs", text: "was alive and silent when its peers gave up waiting", nodes: true},

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -115,8 +116,7 @@ func TestWriteDuringTransfer(t *testing.T) {
 	})
 }
 
-// TestLargeWrites lets 24 MiB of commits wait for the other members, and then ends a session that has 20 MB of keys,
-// which is one write. Neither ends the server.
+// TestLargeWrites lets 24 MiB of commits wait for the other members, which does not end the server.
 func TestLargeWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, led := foundLed(t)
@@ -138,6 +138,18 @@ func TestLargeWrites(t *testing.T) {
 		synctest.Wait()
 		release()
 		running.Wait()
+		if len(led) > 0 || server.Err() != nil {
+			t.Errorf("the server has ended: %v", server.Err())
+		}
+	})
+}
+
+// TestLargeSession ends a session that has 20 MB of keys, which is one write. It does not end the server.
+func TestLargeSession(t *testing.T) {
+	testenv.InSoak(t)
+	synctest.Test(t, func(t *testing.T) {
+		n, led := foundLed(t)
+		server := <-led
 		c := n.client("client", time.Minute, "member0:1")
 		const long = 1000
 		for i := range 160 {

@@ -171,7 +171,7 @@ func TestWorkersAlone(t *testing.T) {
 		torchRank        int
 		rare             bool // other tests have each pair of its values
 	}{
-		{name: "torch hosts", torch: "2.14", url: "tcp://localhost:PORT"},
+		{name: "torch hosts", torch: "2.14", url: "tcp://localhost:PORT", rare: true},
 		{name: "Go hosts", torch: "2.14", url: "tcp://localhost:PORT", torchRank: 1, rare: true},
 		{name: "torch 1.13 hosts", torch: "1.13", url: "tcp://localhost:PORT", golang: "&generation=1"},
 		{name: "Go hosts torch 1.13", torch: "1.13", url: "tcp://localhost:PORT", torchRank: 1, rare: true},

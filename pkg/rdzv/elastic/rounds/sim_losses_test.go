@@ -80,7 +80,7 @@ func TestNoLossEndsAJob(t *testing.T) {
 	var alone, together int
 	seeds := testenv.Repeat(t, 150, 20000)
 	if testenv.Race { // each world has one goroutine, so races are unlikely; make soak runs all seeds without the detector
-		seeds /= 5
+		seeds /= 10
 	}
 	for seed := range uint64(seeds) {
 		one, three := newLossWorld(seed, 1), newLossWorld(seed, 3)

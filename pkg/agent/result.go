@@ -107,14 +107,14 @@ const (
 	readDelay = time.Second
 )
 
-// lostPeerFirst puts the root cause first among sorted failures. If the likeliest has logged an exception, and went on
-// until it lost a peer, the root cause is that peer. It is the worker that lost none, and whose own error came nearest
-// to the first loss. It is often slow to end, so it is stopped before it has an exit code.
+// lostPeerFirst puts the root cause first among sorted failures. If the likeliest has logged an exception and went on,
+// the root cause is the first lost peer. It is the worker that lost none, and whose own error came nearest to the first
+// loss. It is often slow to end, so it is stopped before it has an exit code.
 func lostPeerFirst(all []failure.Failure) []failure.Failure {
-	if len(all) == 0 || !wentOn(all[0]) {
+	loss := firstLoss(all)
+	if loss.Kind == "" || !wentOn(all[0], loss.Time) {
 		return all
 	}
-	loss := firstLoss(all)
 	if gaveUpBy(all, loss.Time.Add(readDelay)) { // a worker gives up long after the fault
 		return all
 	}
@@ -142,10 +142,16 @@ func lostPeerFirst(all []failure.Failure) []failure.Failure {
 	return moveToFront(all, root)
 }
 
-// wentOn reports whether a worker went on after its exception until it lost a peer.
-func wentOn(f failure.Failure) bool {
-	loss := firstLoss([]failure.Failure{f})
-	return (f.Kind == failure.Suspected || f.Kind == failure.Exception) && loss.Time.After(f.Time)
+// wentOn reports whether a worker went on after its exception until it lost a peer, or until it was stopped long after,
+// when another one had lost a peer.
+func wentOn(f failure.Failure, firstLost time.Time) bool {
+	switch f.Kind {
+	case failure.Exception:
+		return firstLoss([]failure.Failure{f}).Time.After(f.Time)
+	case failure.Suspected:
+		return firstLoss([]failure.Failure{f}).Time.After(f.Time) || firstLost.Sub(f.Time) > evidence.Recent
+	}
+	return false
 }
 
 // gaveUpBy reports whether a worker had waited for a peer in vain by that time.

@@ -101,7 +101,7 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		return f
 	}
 	const closed, waited = "Connection closed by peer", "Timed out waiting 60000ms for recv operation to complete"
-	exited, stopped := losing(worker(0, 100, failure.Exception), closed), losing(worker(0, 100, failure.Suspected), closed)
+	exited, stopped := losing(worker(0, 101, failure.Exception), closed), losing(worker(0, 101, failure.Suspected), closed)
 	for _, tt := range []struct {
 		name   string
 		first  failure.Failure
@@ -124,10 +124,10 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		},
 		{"the peer's error was read late", exited, []failure.Failure{worker(2, 110.9, failure.Suspected)}, "", 2},
 		{"an error long after the loss", exited, []failure.Failure{worker(2, 111.1, failure.Suspected)}, "", 0},
-		{"an error before the first", exited, []failure.Failure{worker(2, 99, failure.Suspected)}, "", 0},
-		{"an error that follows from the first", exited, []failure.Failure{worker(2, 101.9, failure.Suspected)}, "", 0},
+		{"an error before the first", exited, []failure.Failure{worker(2, 100, failure.Suspected)}, "", 0},
+		{"an error that follows from the first", exited, []failure.Failure{worker(2, 102.9, failure.Suspected)}, "", 0},
 		{"other handled errors", exited, []failure.Failure{
-			worker(2, 109, failure.Suspected), worker(3, 104, failure.Suspected),
+			worker(2, 109, failure.Suspected), worker(3, 105, failure.Suspected),
 		}, "", 2},
 		{"errors that follow from the peer's", exited, []failure.Failure{
 			worker(2, 109, failure.Suspected), worker(3, 109.8, failure.Suspected), worker(4, 110.2, failure.Suspected),
@@ -135,16 +135,22 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		{"an exit code without an error", exited, []failure.Failure{worker(2, 109, failure.Exited)}, "", 0},
 		{"all lost a peer", exited, []failure.Failure{losing(worker(2, 109, failure.Exception), closed)}, "", 0},
 		{"the loss was a time-out", stopped, []failure.Failure{worker(2, 109, failure.Suspected)}, waited, 0},
-		{"a time-out was read just after the loss", losing(worker(0, 100, failure.Suspected), waited), []failure.Failure{
+		{"a time-out was read just after the loss", losing(worker(0, 101, failure.Suspected), waited), []failure.Failure{
 			worker(2, 109, failure.Suspected),
 		}, "", 0},
-		{"the first has lost no peer", worker(0, 100, failure.Exception), []failure.Failure{
+		{"the first has lost no peer", worker(0, 101, failure.Exception), []failure.Failure{
 			worker(2, 109, failure.Suspected),
 		}, "", 0},
-		{"the first was stopped and has lost no peer", worker(0, 100, failure.Suspected), []failure.Failure{
+		{"the first was stopped and has lost no peer", worker(0, 50, failure.Suspected), []failure.Failure{
 			worker(2, 109, failure.Suspected),
 		}, "", 0},
-		{"a crash", losing(worker(0, 100, failure.Crashed), closed), []failure.Failure{
+		{"the first was stopped long after its error", worker(0, 49.9, failure.Suspected), []failure.Failure{
+			worker(2, 109, failure.Suspected),
+		}, "", 2},
+		{"the first failed long after its error", worker(0, 49.9, failure.Exception), []failure.Failure{
+			worker(2, 109, failure.Suspected),
+		}, "", 0},
+		{"a crash", losing(worker(0, 101, failure.Crashed), closed), []failure.Failure{
 			worker(2, 109, failure.Suspected),
 		}, "", 0},
 	} {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// recent is how long before its end a worker may have written the error that ended it. It survived an older error:
+	// Recent is how long before its end a worker may have written the error that ended it. It survived an older error:
 	// either it only logged the error, or it hung from then on.
-	recent = time.Minute
+	Recent = time.Minute
 	// soon is the same limit for a worker that also lost its peer or was stopped, which may have ended it just as well.
 	soon = 10 * time.Second
 	// burst is how long the lines of the last error may take. The worker survived what it wrote before them.
@@ -67,7 +67,7 @@ func Judge(c Case) []failure.Finding {
 			peer = append(peer, finding(failure.PeerLost, at, f.Text))
 		case c.Stopped.IsZero() || !interrupted(f.Text) && !c.ErrorWritten.After(c.Stopped):
 			kind := failure.ErrorFile
-			if !c.Stopped.IsZero() && c.Stopped.Sub(c.ErrorWritten) > recent { // it survived the error
+			if !c.Stopped.IsZero() && c.Stopped.Sub(c.ErrorWritten) > Recent { // it survived the error
 				kind = failure.Suspected
 			}
 			all = append(all, finding(kind, at, f.Text))
@@ -124,7 +124,7 @@ func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	}
 	for _, f := range c.Shown {
 		f.Time = c.within(f.Time)
-		late, old := f.Time.After(end), end.Sub(f.Time) > recent
+		late, old := f.Time.After(end), end.Sub(f.Time) > Recent
 		// A worker that was stopped may have logged an error that it had handled. That weighs more than a lost peer, and less
 		// than an end of its own.
 		survived := f.Kind != failure.Xid && (lost.Sub(f.Time) > soon || last.Sub(f.Time) > burst || !c.Stopped.IsZero())

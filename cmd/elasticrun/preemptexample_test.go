@@ -17,7 +17,6 @@ import (
 // TestPreemptExample preempts examples/preempt.py with real torch. The next run continues from the saved step.
 func TestPreemptExample(t *testing.T) {
 	t.Parallel()
-	testenv.InSoak(t)
 	script, err := filepath.Abs("../../examples/preempt.py")
 	if err != nil {
 		t.Fatal(err)

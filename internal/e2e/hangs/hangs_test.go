@@ -30,7 +30,7 @@ func TestHangs(t *testing.T) {
 				t.Parallel()
 				python := testenv.Python(t)
 				if script == ddp {
-					python = torchPython(t)
+					python = testenv.Torch(t, "2.14")
 					torchJobs <- struct{}{}
 					defer func() { <-torchJobs }()
 				}
@@ -40,17 +40,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// torchPython returns an interpreter with torch. make test has the oldest, which starts with the least CPU time.
-func torchPython(t *testing.T) string {
-	t.Helper()
-	if !testenv.Whole(t) {
-		return testenv.Torch(t, "1.13")
-	}
-	return testenv.Torch(t, "2.14")
-}
-
-// chosen reports whether a run of this length runs the hang with a script. Short runs of make soak have torch only
-// in hangs that need it, and in a few others.
+// chosen reports whether a run of this length runs the hang with a script. make test has no torch, and short runs of
+// make soak have it only in hangs that need it, and in a few others.
 func (h hang) chosen(t *testing.T, script string) bool {
 	t.Helper()
 	if h.only != "" && h.only != script {
@@ -61,7 +52,7 @@ func (h hang) chosen(t *testing.T, script string) bool {
 	case testenv.Long(t):
 		return true
 	case testenv.Whole(t):
-		return simplest || h.quick
+		return simplest || h.quick || h.name == "halves"
 	}
 	return h.quick && simplest
 }

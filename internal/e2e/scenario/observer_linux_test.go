@@ -3,6 +3,7 @@ package scenario
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 // observer watches the processes of workers from outside. A stopped or hanging process writes nothing, but it is
 // alive.
 type observer struct {
+	t    testing.TB
 	mark string
 
 	mu    sync.Mutex
@@ -47,7 +49,7 @@ const (
 // observe watches the processes with that mark in their environment until the test ends.
 func observe(t testing.TB, mark string) *observer {
 	t.Helper()
-	o := &observer{mark: mark, lives: map[process]life{}, fds: map[process]int{}, other: map[int]bool{}}
+	o := &observer{t: t, mark: mark, lives: map[process]life{}, fds: map[process]int{}, other: map[int]bool{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { o.run(ctx) })
@@ -109,8 +111,13 @@ func (o *observer) look() {
 	for i, p := range processes {
 		ended[i] = unix.PollFd{Fd: int32(o.fds[p]), Events: unix.POLLIN}
 	}
-	if _, err := unix.Poll(ended, 0); err != nil {
-		return // interrupted by a signal
+	_, err := unix.Poll(ended, 0)
+	for errors.Is(err, unix.EINTR) {
+		_, err = unix.Poll(ended, 0)
+	}
+	if err != nil {
+		o.t.Error(err)
+		return
 	}
 	for i, p := range processes {
 		if ended[i].Revents != 0 {
@@ -163,8 +170,12 @@ func (o *observer) scan() {
 			continue
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
+		if errors.Is(err, unix.ESRCH) { // it has ended
+			continue
+		}
 		if err != nil {
-			continue // it has ended
+			o.t.Error(err)
+			return
 		}
 		if hosts.StartOf(pid) == p.start {
 			o.fds[p] = fd

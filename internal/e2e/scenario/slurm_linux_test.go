@@ -204,6 +204,7 @@ func (s *slurmTest) cancel(t *testing.T) {
 
 func (s *slurmTest) requeue(t *testing.T) {
 	s.isRequeued(t, nil, func(j *slurmlab.Job) {
+		s.staysSecret(t, j)
 		j.Cancel(t, "--batch", "--signal=USR1") // like --signal=B:USR1@120, 120 s before the end
 	})
 }

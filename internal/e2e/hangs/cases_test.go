@@ -51,7 +51,7 @@ var hangs = []hang{
 	{name: "regex", state: running},
 	{name: "c_call_with_gil"},
 	{name: "busy_line", state: running},
-	{name: "busy_lines", state: running, quick: true},
+	{name: "busy_lines", state: running},
 	{name: "polls", state: either},
 	{name: "stopped", state: stopped, quick: true},
 	{name: "hung_read", file: hungFile},
@@ -116,7 +116,7 @@ var innocents = []struct {
 	{name: "debugger"},
 	{name: "server", silent: true},
 	{name: "preprocessing", silent: true},
-	{name: "c_call", quick: true, silent: true},
+	{name: "c_call", silent: true},
 	{name: "prints"},
 	{name: "kernels", silent: true},
 }

@@ -84,9 +84,7 @@ func TestHangingWorker(t *testing.T) {
 	})
 	t.Run("SIGTERM to the launcher", func(t *testing.T) {
 		t.Parallel()
-		if !testenv.Whole(t) {
-			t.Skip("takes long: make soak")
-		}
+		testenv.InSoak(t)
 		h := testenv.NewHang(t)
 		n := startNode(t, t.TempDir(), h, `exec cat "$HANG"`, "--shutdown-timeout=0.2")
 		<-h.Reading
@@ -99,9 +97,7 @@ func TestHangingWorker(t *testing.T) {
 	})
 	t.Run("the agent was killed", func(t *testing.T) {
 		t.Parallel()
-		if !testenv.Whole(t) {
-			t.Skip("takes long: make soak")
-		}
+		testenv.InSoak(t)
 		h := testenv.NewHang(t)
 		n := startNode(t, t.TempDir(), h, `exec cat "$HANG"`)
 		<-h.Reading
@@ -115,9 +111,7 @@ func TestHangingWorker(t *testing.T) {
 	})
 	t.Run("the job goes on elsewhere", func(t *testing.T) {
 		t.Parallel()
-		if !testenv.Whole(t) {
-			t.Skip("takes long: make soak")
-		}
+		testenv.InSoak(t)
 		h, dir, store := testenv.NewHang(t), t.TempDir(), startStore(t)
 		flags := []string{
 			"--nnodes=1:2", "--rdzv-endpoint=" + store.addr, "--rdzv-id=hang", "--max-restarts=1", "--restart-grace=0.2",

@@ -145,11 +145,12 @@ func lostPeerFirst(all []failure.Failure) []failure.Failure {
 // wentOn reports whether a worker went on after its exception until it lost a peer, or until it was stopped long after,
 // when another one had lost a peer.
 func wentOn(f failure.Failure, firstLost time.Time) bool {
+	lost := firstLoss([]failure.Failure{f}).Time.After(f.Time)
 	switch f.Kind {
 	case failure.Exception:
-		return firstLoss([]failure.Failure{f}).Time.After(f.Time)
+		return lost
 	case failure.Suspected:
-		return firstLoss([]failure.Failure{f}).Time.After(f.Time) || firstLost.Sub(f.Time) > evidence.Recent
+		return lost || firstLost.Sub(f.Time) > evidence.Recent
 	}
 	return false
 }

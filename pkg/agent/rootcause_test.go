@@ -86,7 +86,7 @@ func TestRootCause(t *testing.T) {
 	}
 }
 
-// Worker 0 has logged an exception at 100 s, and worker 1 loses its peer at 110 s.
+// Worker 0 has logged an exception, mostly at 101 s, and worker 1 loses its peer at 110 s.
 func TestRootCauseAmongSurvivors(t *testing.T) {
 	const lostAt = 110
 	sec := func(s float64) time.Time { return time.UnixMilli(int64(s * 1000)).UTC() }

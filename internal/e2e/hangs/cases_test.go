@@ -19,6 +19,8 @@ type hang struct {
 	file fileKind
 	// quick means that make test has it.
 	quick bool
+	// torch means that short runs of make soak have it with torch too, as they have the quick ones.
+	torch bool
 }
 
 // fileKind is a kind of HANG_FILE.
@@ -51,7 +53,7 @@ var hangs = []hang{
 	{name: "regex", state: running},
 	{name: "c_call_with_gil"},
 	{name: "busy_line", state: running},
-	{name: "busy_lines", state: running},
+	{name: "busy_lines", state: running, torch: true},
 	{name: "polls", state: either},
 	{name: "stopped", state: stopped, quick: true},
 	{name: "hung_read", file: hungFile},
@@ -85,7 +87,7 @@ var hangs = []hang{
 	{name: "p2p_recv", only: ddp},
 	{name: "group_alone", only: ddp},
 	{name: "store_key", only: ddp},
-	{name: "halves", everybody: true},
+	{name: "halves", everybody: true, torch: true},
 	{name: "everyone", everybody: true},
 }
 

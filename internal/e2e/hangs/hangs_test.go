@@ -52,7 +52,7 @@ func (h hang) chosen(t *testing.T, script string) bool {
 	case testenv.Long(t):
 		return true
 	case testenv.Whole(t):
-		return simplest || h.quick || h.name == "halves" || h.name == "busy_lines"
+		return simplest || h.quick || h.torch
 	}
 	return h.quick && simplest
 }

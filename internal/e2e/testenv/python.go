@@ -52,9 +52,7 @@ func Venv(t testing.TB) string {
 // official build and the packages of docs/integrations.md. Only make soak needs it.
 func Integrations(t testing.TB) string {
 	t.Helper()
-	if !Whole(t) {
-		t.Skip("make soak runs it")
-	}
+	InSoak(t)
 	Torch(t, Official)
 	dir := filepath.Join(cache(), "venvs", "integrations")
 	if _, err := os.Stat(filepath.Join(dir, ".elasticrun")); err != nil {

@@ -160,7 +160,7 @@ func Whole(t testing.TB) bool {
 	return Repeat(t, 0, 1) > 0
 }
 
-// InSoak skips a test that only make soak runs. Other tests of make test cover its parts.
+// InSoak skips a test that only make soak runs.
 func InSoak(t testing.TB) {
 	t.Helper()
 	if !Whole(t) {

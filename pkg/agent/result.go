@@ -100,12 +100,8 @@ func (r RunResult) withCauseFirst() []failure.Failure {
 	return slices.Insert(all, 0, *r.Cause)
 }
 
-const (
-	// oneFault is how long the errors that follow from one fault may take to appear.
-	oneFault = 2 * time.Second
-	// readDelay is how much later than it was written a line of a worker may be read on a busy machine.
-	readDelay = time.Second
-)
+// oneFault is how long the errors that follow from one fault may take to appear.
+const oneFault = 2 * time.Second
 
 // lostPeerFirst puts the root cause first among sorted failures. If the likeliest has logged an exception and went on,
 // the root cause is the first lost peer. It is the worker that lost none, and whose own error came nearest to the first
@@ -115,14 +111,14 @@ func lostPeerFirst(all []failure.Failure) []failure.Failure {
 	if loss.Kind == "" || !wentOn(all[0], loss.Time) {
 		return all
 	}
-	if gaveUpBy(all, loss.Time.Add(readDelay)) { // a worker gives up long after the fault
+	if gaveUpBy(all, loss.Time.Add(failure.ReadDelay)) { // a worker gives up long after the fault
 		return all
 	}
 	nearest := 0
 	var later []int // the candidates
 	for i, f := range all {
 		if !hasDatedError(f) || firstLoss(all[i:i+1]).Kind != "" || !f.Time.After(all[0].Time) ||
-			f.Time.After(loss.Time.Add(readDelay)) {
+			f.Time.After(loss.Time.Add(failure.ReadDelay)) {
 			continue
 		}
 		later = append(later, i)
@@ -197,7 +193,7 @@ func waitedFirst(all []failure.Failure) []failure.Failure {
 		return all
 	}
 	waited := slices.IndexFunc(all, func(f failure.Failure) bool {
-		return f.Waited && f.Time.Sub(all[0].Time) <= readDelay
+		return f.Waited && f.Time.Sub(all[0].Time) <= failure.ReadDelay
 	})
 	return moveToFront(all, max(0, waited))
 }

@@ -172,7 +172,7 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 func TestWaitedFirst(t *testing.T) {
 	lost, waited := by(0, 100, failure.PeerLost, ""), by(1, 100, failure.PeerLost, "")
 	waited.Waited = true
-	for late, want := range map[time.Duration]int{0: 1, readDelay: 1, readDelay + 1: 0} {
+	for late, want := range map[time.Duration]int{0: 1, failure.ReadDelay: 1, failure.ReadDelay + 1: 0} {
 		waited.Time = lost.Time.Add(late)
 		r := RunResult{Failures: map[int]failure.Failure{0: lost, 1: waited}}
 		if got, _ := r.RootCause(); got.GlobalRank != want {

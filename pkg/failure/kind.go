@@ -44,6 +44,10 @@ type Finding struct {
 	Text string
 }
 
+// ReadDelay is how much later than it was written a line of a worker may be read on a busy machine. So a worker that
+// lost its connection to one that gave up may seem to be the first.
+const ReadDelay = time.Second
+
 // The grades, strongest first. Nodes send them to each other.
 const (
 	GradeCrash     = iota // the kernel, or somebody outside the job, ended it, or it made the job hang

@@ -20,10 +20,6 @@ type failureReports struct {
 	anyFailed bool
 }
 
-// readDelay is how much later than it was written a line of a worker may be read on a busy machine. So a worker that
-// lost its connection to one that gave up may seem to be the first.
-const readDelay = time.Second
-
 // failureReport is a node's likeliest cause.
 type failureReport struct {
 	failure rdzv.Failure
@@ -123,6 +119,6 @@ func waitedInVain(all []failureReport) bool {
 	first := all[0]
 	return first.failure.Waited || first.failure.Grade == failure.GradePeer &&
 		slices.ContainsFunc(all, func(r failureReport) bool {
-			return (r.failure.Waited || r.failure.Absent) && r.at-first.at <= readDelay
+			return (r.failure.Waited || r.failure.Absent) && r.at-first.at <= failure.ReadDelay
 		})
 }

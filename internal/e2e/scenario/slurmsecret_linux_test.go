@@ -37,10 +37,15 @@ func drawnSecret(t *testing.T, j *slurmlab.Job) string {
 // command lines, Slurm's records, or files.
 func (s *slurmTest) staysSecret(t *testing.T, j *slurmlab.Job) {
 	t.Helper()
-	secret, workers := drawnSecret(t, j), 0
+	secret, agents, workers := drawnSecret(t, j), 0, 0
+	readable := []string{s.lab.Dir(), j.Dir}
 	for _, p := range j.Processes(t) {
 		if strings.Contains(strings.Join(p.Args, " "), secret) {
 			t.Errorf("the secret is on the command line of %s", p.Args[0])
+		}
+		if p.Name == "erun-agent" {
+			agents++ // with a /dev/shm of its own
+			readable = append(readable, fmt.Sprintf("/proc/%d/root/dev/shm/elasticrun-%d", p.PID, os.Geteuid()))
 		}
 		if !slices.ContainsFunc(p.Env, func(kv string) bool { return strings.HasPrefix(kv, "RANK=") }) {
 			continue
@@ -49,16 +54,15 @@ func (s *slurmTest) staysSecret(t *testing.T, j *slurmlab.Job) {
 			t.Errorf("the worker %q has the secret", p.Args)
 		}
 	}
-	if workers < slurmlab.Nodes {
-		t.Errorf("only %d workers run", workers)
+	if agents < slurmlab.Nodes || workers < slurmlab.Nodes {
+		t.Errorf("only %d agents and %d workers run", agents, workers)
 	}
 	for _, of := range []string{"job", "step"} {
 		if shown := s.lab.Run(t, "scontrol", "--details", "show", of); strings.Contains(shown, secret) {
 			t.Errorf("scontrol show %s shows the secret", of)
 		}
 	}
-	registered := fmt.Sprintf("/dev/shm/elasticrun-%d", os.Geteuid())
-	for _, dir := range []string{s.lab.Dir(), j.Dir, registered} {
+	for _, dir := range readable {
 		if files := filesWith(t, dir, secret); len(files) > 0 {
 			t.Errorf("the secret is in %q", files)
 		}

@@ -52,7 +52,9 @@ func New(t testing.TB) *Lab {
 
 // first is the shell script of the first process of the namespaces; $1 is the lab's folder. The resolver of the C
 // library resolves nothing, not even an address, on a machine whose only address is 127.0.0.1, so the script adds
-// one. The script needs bash, which unlike other shells reaps orphans while it reads.
+// one. The script needs bash, which unlike other shells reaps orphans while it reads. Each node has a /dev/shm of its
+// own, as on a cluster. If they shared one, an agent would find the store of another node there, and would take it for
+// an earlier store of its own node.
 const first = `
 mount --make-rslave /
 mount -t proc proc /proc
@@ -70,7 +72,7 @@ munged --force --socket="$1/munge.sock" --key-file="$1/munge.key" --pid-file="$1
 	--log-file="$1/munged.log" --seed-file="$1/munged.seed"
 slurmctld
 for node in 1 2 3; do
-	slurmd -N n$node
+	unshare --mount sh -c 'mount -t tmpfs tmpfs /dev/shm && exec slurmd -N "$1"' sh "n$node"
 done
 echo started
 read -r _ || :`

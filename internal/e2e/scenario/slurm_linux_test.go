@@ -156,8 +156,8 @@ func stepMade(t *testing.T, j *slurmlab.Job) int {
 func (s *slurmTest) awaitStep(t *testing.T, j *slurmlab.Job, beyond int) {
 	t.Helper()
 	testenv.Await(t, fmt.Sprintf("step %d of job %s", beyond+1, j.ID), slurmBound, func() bool {
-		if state := j.Status(t).State; stepMade(t, j) <= beyond && state != "PENDING" && state != "RUNNING" {
-			t.Fatalf("job %s is %s", j.ID, state)
+		if now := j.Status(t); now.Ended() && stepMade(t, j) <= beyond {
+			t.Fatalf("job %s is %+v", j.ID, now)
 		}
 		return stepMade(t, j) > beyond
 	})
@@ -224,7 +224,7 @@ func (s *slurmTest) isRequeued(t *testing.T, sbatch []string, preempt func(*slur
 	preempt(j)
 	testenv.Await(t, "the job to be requeued", slurmBound, func() bool {
 		now := j.Status(t)
-		if now.State != "RUNNING" && now.State != "COMPLETING" && now.State != "PENDING" {
+		if now.Ended() {
 			t.Fatalf("the job is %+v", now)
 		}
 		return now.State == "PENDING" && now.Restarts == 1

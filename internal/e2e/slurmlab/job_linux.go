@@ -30,6 +30,15 @@ type Status struct {
 	Restarts int    // number of times that the job was requeued
 }
 
+// Ended reports whether the job will not run again. While Slurm signals, stops or requeues a job, its state is another
+// than "RUNNING", such as "SIGNALING", "COMPLETING" and "REQUEUED".
+func (s Status) Ended() bool {
+	return slices.Contains(
+		[]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"},
+		s.State,
+	)
+}
+
 // Submit submits a batch script: args are sbatch's options, the script, and the script's own arguments; env is the
 // environment of the job. The test's cleanup cancels the job if it still runs, and fails the test if the job has left
 // a process or a listening port.
@@ -70,7 +79,7 @@ func (j *Job) Wait(t testing.TB, bound time.Duration) Status {
 	var s Status
 	testenv.Await(t, "the end of job "+j.ID, bound, func() bool {
 		s = j.Status(t)
-		return ended(s.State)
+		return s.Ended()
 	})
 	return s
 }
@@ -112,12 +121,4 @@ func (j *Job) end(t testing.TB) {
 	if ports := j.lab.Listening(t); len(ports) > 0 {
 		t.Errorf("after job %s somebody listens at %v", j.ID, ports)
 	}
-}
-
-// ended reports whether a job in this state will not run again.
-func ended(state string) bool {
-	return slices.Contains(
-		[]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"},
-		state,
-	)
 }

@@ -138,8 +138,8 @@ func lostPeerFirst(all []failure.Failure) []failure.Failure {
 	return moveToFront(all, root)
 }
 
-// wentOn reports whether a worker went on after its exception until it lost a peer, or until it was stopped long after,
-// when another one had lost a peer.
+// wentOn reports whether a worker went on after its exception until it lost a peer, or was stopped, and another worker
+// lost a peer more than evidence.Recent after the exception.
 func wentOn(f failure.Failure, firstLost time.Time) bool {
 	lost := firstLoss([]failure.Failure{f}).Time.After(f.Time)
 	switch f.Kind {
@@ -164,7 +164,7 @@ func gaveUpBy(all []failure.Failure, at time.Time) bool {
 func hasDatedError(f failure.Failure) bool {
 	switch f.Kind {
 	case failure.Suspected, failure.Exception, failure.ErrorFile, failure.Fatal, failure.CUDA, failure.NCCL, failure.Xid:
-		return true
+		return len(f.Findings) > 0 && !f.Findings[0].Time.IsZero()
 	}
 	return false
 }

@@ -101,6 +101,8 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		return f
 	}
 	const closed, waited = "Connection closed by peer", "Timed out waiting 60000ms for recv operation to complete"
+	undated := worker(2, 109.9, failure.Suspected) // it has the time of its end
+	undated.Findings[0].Time = time.Time{}
 	exited, stopped := losing(worker(0, 101, failure.Exception), closed), losing(worker(0, 101, failure.Suspected), closed)
 	for _, tt := range []struct {
 		name   string
@@ -126,6 +128,7 @@ func TestRootCauseAmongSurvivors(t *testing.T) {
 		{"an error long after the loss", exited, []failure.Failure{worker(2, 111.1, failure.Suspected)}, "", 0},
 		{"an error before the first", exited, []failure.Failure{worker(2, 100, failure.Suspected)}, "", 0},
 		{"an error that follows from the first", exited, []failure.Failure{worker(2, 102.9, failure.Suspected)}, "", 0},
+		{"an error at an unknown time", exited, []failure.Failure{undated}, "", 0},
 		{"other handled errors", exited, []failure.Failure{
 			worker(2, 109, failure.Suspected), worker(3, 105, failure.Suspected),
 		}, "", 2},

@@ -36,6 +36,9 @@ var (
 		`(socket|ssl|http|urllib|urllib3|requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
 	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
 	waited = lazyregexp.New(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
+	// lostInBarrier matches a monitoredBarrier that ended because a connection did.
+	lostInBarrier = lazyregexp.New(`failed to pass monitoredBarrier in \d+ ms: \S+ (Read error \S+ )?` +
+		`Connection (closed|reset)`)
 )
 
 // peerError reports whether a message only says that a peer is gone or has not answered.
@@ -44,7 +47,7 @@ func peerError(message string) bool { return exception{text: message}.ofPeer() }
 // ofPeer reports whether an exception is only about a peer.
 func (e exception) ofPeer() bool {
 	message := e.headline()
-	if ncclErrors().MatchString(message) || strings.Contains(e.more, "Original exception:") {
+	if ncclErrors().MatchString(message) {
 		message += e.more // the cause is in the lines that follow
 	}
 	return lostPhrases().MatchString(e.text) || networkWords().MatchString(message) &&
@@ -53,7 +56,7 @@ func (e exception) ofPeer() bool {
 
 // IsWaiting reports whether a finding only says that the worker waited for a peer in vain. That peer may be alive.
 func IsWaiting(f failure.Finding) bool {
-	return f.Kind == failure.PeerLost && waited().MatchString(f.Text)
+	return f.Kind == failure.PeerLost && waited().MatchString(f.Text) && !lostInBarrier().MatchString(f.Text)
 }
 
 // interrupts matches the exceptions with which Python reacts to a signal or exits on purpose. They are no faults.

@@ -250,7 +250,13 @@ func TestWaited(t *testing.T) {
 		"Received a dump signal due to a collective timeout from  rank 2 and we will try our best to dump the debug info.":                                                  true,
 		"torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 1/2 clients joined.":                                                              true,
 		"RuntimeError: Socket Timeout": true,
-		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms":                                                                            true,
+		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms": true,
+		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms: " +
+			"[./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 60000ms for recv operation to complete": true,
+		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms: " +
+			"[./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413": false,
+		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms: " +
+			"[./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: Connection reset by peer": false,
 		"RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413":                                                            false,
 		"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8": false,
 		"torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?":               false,

@@ -162,7 +162,8 @@ var streams = []struct {
 			),
 		[]failure.Finding{{
 			Kind: failure.PeerLost,
-			Text: "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms",
+			Text: "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms: " +
+				"[./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:43653",
 		}},
 	},
 	{

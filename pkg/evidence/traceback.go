@@ -173,20 +173,35 @@ func (t *traceback) finding() (failure.Finding, bool) {
 	return failure.Finding{Kind: kind, Time: t.at, Text: tidy(text)}, true
 }
 
-// headline returns the exception in one line: its type, and the first line of its message that is not blank.
+// headline returns the exception in one line: its type, and the first line of its message that is not blank. If the
+// message quotes another exception as its cause, as that of torch's monitoredBarrier does, the line ends with that.
 func (e exception) headline() string {
-	if kind, message, found := strings.Cut(e.text, ":"); found && strings.TrimSpace(message) == "" {
-		for line := range strings.Lines(e.more) {
-			line = strings.TrimSpace(line)
-			if chainMark().MatchString(line) {
-				break
-			}
-			if line != "" {
-				return kind + ": " + line
-			}
+	text := e.text
+	if kind, message, found := strings.Cut(text, ":"); found && strings.TrimSpace(message) == "" {
+		if line := firstText(e.more); line != "" {
+			text = kind + ": " + line
 		}
 	}
-	return e.text
+	if _, cause, found := strings.Cut(e.more, "Original exception:"); found {
+		if line := firstText(cause); line != "" {
+			text += ": " + line
+		}
+	}
+	return text
+}
+
+// firstText returns the first of the lines of a message that is not blank; empty for none.
+func firstText(lines string) string {
+	for line := range strings.Lines(lines) {
+		line = strings.TrimSpace(line)
+		if chainMark().MatchString(line) {
+			break // the next exception follows
+		}
+		if line != "" {
+			return line
+		}
+	}
+	return ""
 }
 
 // SummarizeErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>";

@@ -45,7 +45,7 @@ type Finding struct {
 }
 
 // ReadDelay is how much later than it was written a line of a worker may be read on a busy machine. So a worker that
-// lost its connection to one that gave up may seem to be the first.
+// lost its connection to one that gave up may seem to have failed first.
 const ReadDelay = time.Second
 
 // The grades, strongest first. Nodes send them to each other.

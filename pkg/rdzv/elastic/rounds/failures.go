@@ -112,9 +112,9 @@ func (r *failureReports) causes(now time.Duration) (cause *rdzv.Failure, others 
 	return cause, others
 }
 
-// waitedInVain reports whether the likeliest of sorted reports is of a worker that waited in vain for an absent one, or
-// that lost a worker which did. An absent worker's report has the time at which its own node's other workers gave up,
-// or at which the stop began.
+// waitedInVain reports whether the likeliest of sorted reports is about a worker that waited in vain for an absent one,
+// or that lost its connection to a worker which did. An absent worker's report has the time at which its own node's
+// other workers gave up, or at which the stop began.
 func waitedInVain(all []failureReport) bool {
 	first := all[0]
 	return first.failure.Waited || first.failure.Grade == failure.GradePeer &&

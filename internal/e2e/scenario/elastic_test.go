@@ -181,7 +181,7 @@ func TestNodesCome(t *testing.T) {
 				t.Parallel()
 				j := newElastic(t, 0)
 				// Two nodes begin soon. The others may start one after the other on a busy machine.
-				j.flags = append(j.flags, lastCall(time.Second)+",join_settle=8")
+				j.flags = append(j.flags, lastCall(time.Second)+",join_settle=60")
 				if b == 1 && i == 0 {
 					j.useTorchInSoak()
 				}

@@ -177,7 +177,8 @@ func (l *Leader) checkRound(now time.Duration) {
 	}
 }
 
-// checkGrowth ends the running round to let newcomers in, JoinSettle after the first of them came.
+// checkGrowth ends the running round to let newcomers in: at once if the next round has Max nodes, or else JoinSettle
+// after the first of them came.
 func (l *Leader) checkGrowth(now time.Duration) {
 	r, newcomers := &l.round, l.participants.eligible // a member becomes eligible only when the round halts
 	grows := l.nextSize(len(r.members)+newcomers) > len(r.members)
@@ -190,7 +191,7 @@ func (l *Leader) checkGrowth(now time.Duration) {
 		return
 	}
 	r.growSince.setOnce(now)
-	if now < r.growSince.At+l.job.JoinSettle {
+	if len(r.members)+newcomers < l.job.Max && now < r.growSince.At+l.job.JoinSettle {
 		return
 	}
 	r.unchargedSince = OptionalTime{now, true}

@@ -38,8 +38,7 @@ func TestLeaderPolicy(t *testing.T) {
 			step{12, "a ready +stop; b ready", ended("stop_requested")},
 		)},
 		{"a worker says stop, and nobody has failed", policy(Policy{}), after(twoNodeRound,
-			step{10, "c ready", ""},
-			step{10.5, "", "halt0: a b"},
+			step{10, "c ready", "halt0: a b"},
 			step{11, "a ready +stop; b ready", "round 1: a b c (0), run1: a b c"},
 		)},
 		{"the same failure three times", policy(Policy{MaxSame: 3}), after(twoNodeRound, append(append(

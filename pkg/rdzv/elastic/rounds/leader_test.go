@@ -13,6 +13,7 @@ func TestLeader(t *testing.T) {
 	quarantining := jobWith(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart })
 	spaced := jobWith(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second })
 	noRestarts := jobWith(func(j *Job) { j.MaxRestarts = 0 })
+	fourNodes := jobWith(func(j *Job) { j.Max = 4 })
 	growNextRestart := jobWith(func(j *Job) { j.Grow = GrowNextRestart })
 	playAll(t, []leaderTest{
 		{"the first round begins at once with the maximum", defaultJob(), threeNodeRound},
@@ -53,8 +54,7 @@ func TestLeader(t *testing.T) {
 			step{6, "a ready; b ready; c ready", "result: failed by a, forget job, end: a b c"},
 		)},
 		{"a newcomer that lacks the program is quarantined", defaultJob(), after(twoNodeRound,
-			step{5, "c ready", ""},
-			step{5.5, "", "halt0: a b"},
+			step{5, "c ready", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
 			step{7, "a busy; b busy; c failing 1 +final", "halt1: a b c"},
 			step{8, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
@@ -85,8 +85,7 @@ func TestLeader(t *testing.T) {
 			step{7, "new leader; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
 		{"what a stopped worker had shown is no failure", noRestarts, after(twoNodeRound,
-			step{5, "c ready", ""},
-			step{5.5, "", "halt0: a b"},
+			step{5, "c ready", "halt0: a b"},
 			step{6, "a ready +shown=1 +old=3; b ready", "round 1: a b c (0), run1: a b c"},
 		)},
 		{"the cause is the one with the best evidence, then the first", noRestarts, after(threeNodeRound,
@@ -116,7 +115,10 @@ func TestLeader(t *testing.T) {
 			step{15, "", "round 1: a b (0), run1: a b"},
 			step{16, "c ready", "wait: c"},
 		)},
-		{"growth: the first newcomer waits for others", defaultJob(), after(twoNodeRound,
+		{"growth: at once with all nodes", defaultJob(), after(twoNodeRound,
+			step{5, "c ready", "halt0: a b"},
+		)},
+		{"growth: the first newcomer waits for others", fourNodes, after(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.4, "", ""},
 			step{5.5, "", "halt0: a b"},
@@ -124,12 +126,11 @@ func TestLeader(t *testing.T) {
 			step{6.1, "b ready", "round 1: a b c (0), run1: a b c"},
 		)},
 		{"growth: an earlier failure is charged", defaultJob(), after(twoNodeRound,
-			step{5, "c ready", ""},
-			step{5.5, "", "halt0: a b"},
-			step{5.6, "a failing 1 +old=0.2", ""},
+			step{5, "c ready", "halt0: a b"},
+			step{5.1, "a failing 1 +old=0.2", ""},
 			step{6, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"growth: the newcomer leaves before the round ends for it", defaultJob(), after(twoNodeRound,
+		{"growth: the newcomer leaves before the round ends for it", fourNodes, after(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.4, "c gone", ""},
 			step{5.5, "", ""},
@@ -247,7 +248,7 @@ func TestLeader(t *testing.T) {
 			step{8, "a ready; c ready", ""},
 			step{17.4, "", "notice: a c"},
 			step{17.5, "", "round 1: a c (0), run1: a c"},
-			step{40, "b ready", ""},
+			step{40, "b ready", "halt1: a c"},
 		)},
 		{"an agent responds again after the round was ended for it: no charge", defaultJob(), after(twoNodeRound,
 			step{5, "b busy +stuck", ""},
@@ -291,8 +292,7 @@ func TestLeader(t *testing.T) {
 // TestLeaderGivesReasons checks that a refusal names both values, and that a Halt names its cause.
 func TestLeaderGivesReasons(t *testing.T) {
 	s := play(t, defaultJob(), after(twoNodeRound,
-		step{5, "c ready +max=4; d ready +hint=1", "refuse: c"},
-		step{5.5, "", "halt0: a b"},
+		step{5, "c ready +max=4; d ready +hint=1", "refuse: c, halt0: a b"},
 	))
 	for id, want := range map[string]string{
 		"c": "the maximum of --nnodes is 4 on this node and 3 in the job: give the same on all nodes",

@@ -7,8 +7,7 @@ func TestNewcomersFail(t *testing.T) {
 	noRestarts := jobWith(func(j *Job) { j.MaxRestarts = 0 })
 	fourNodes := jobWith(func(j *Job) { j.MaxRestarts, j.Max = 0, 4 })
 	grown := after(twoNodeRound,
-		step{100, "c ready", ""},
-		step{100.5, "", "halt0: a b"},
+		step{100, "c ready", "halt0: a b"},
 		step{101, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
 		step{101.1, "a busy; b busy; c busy", ""},
 	)
@@ -55,8 +54,7 @@ func TestNewcomersFail(t *testing.T) {
 			step{63, "a ready; c ready; d ready", "round 2: a c (0), wait: d, run2: a c"},
 		)},
 		{"two newcomers at once", fourNodes, after(twoNodeRound,
-			step{100, "c ready; d ready", ""},
-			step{100.5, "", "halt0: a b"},
+			step{100, "c ready; d ready", "halt0: a b"},
 			step{101, "a ready; b ready", "round 1: a b c d (0), run1: a b c d"},
 			step{103, "c failing 1; d failing 1", "halt1: a b c d"},
 			step{104, "a ready; b ready; c ready; d ready", "round 2: a b (0), wait: c d, run2: a b"},
@@ -64,8 +62,7 @@ func TestNewcomersFail(t *testing.T) {
 		{"a node is new until it has run for a minute", fourNodes, after(threeNodeRound[:0],
 			step{0, "a ready; b ready; c ready", "job"},
 			step{1, "", "round 0: a b c (0), run0: a b c"},
-			step{100, "d ready", ""},
-			step{100.5, "", "halt0: a b c"},
+			step{100, "d ready", "halt0: a b c"},
 			step{101, "a ready; b ready; c ready", "round 1: a b c d (0), run1: a b c d"},
 			step{103, "c gone; a ready; b ready; d ready", "round 2: a b d (0), run2: a b d"},
 			step{105, "d failing 1", "halt2: a b d"},

@@ -121,7 +121,7 @@ func TestNotices(t *testing.T) {
 			), "d", "2 nodes have joined; the round begins in 15s, or as soon as all have come",
 		},
 		{
-			"join settle for a newcomer", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(twoNodeRound,
+			"join settle for a newcomer", jobWith(func(j *Job) { j.JoinSettle, j.Max = 20*time.Second, 4 }), after(twoNodeRound,
 				step{30, "c ready", ""},
 				step{35, "", "notice: c"},
 			), "c", "the job is running: it begins a round with the new nodes in 15s",

@@ -25,6 +25,7 @@ func newLossWorld(seed uint64, voters int) *world {
 	c := &w.cfg
 	c.voters, c.profile, c.gap, c.failures, c.success, c.spikes, c.resyncs = voters, "losses", 0, 0, 0, 0, 0
 	c.job.MaxNodeLosses, c.job.Grow, c.joins = 1000, GrowNow, time.Second
+	w.preempt.at = -1
 	rng := rand.New(rand.NewPCG(seed, 9))
 	c.job.Min = 1 + rng.IntN(2)
 	c.job.Multiple = 0
@@ -74,9 +75,9 @@ func (w *world) survives() bool {
 	return o != nil && (o.Ending == rdzv.EndSucceeded || o.Ending == rdzv.EndClosed)
 }
 
-// TestNoLossEndsAJob compares a store that three agents keep with one that an agent keeps alone: each job that survives
-// the losses of its nodes with the latter survives them with the former.
-func TestNoLossEndsAJob(t *testing.T) {
+// TestSimulationOfLosses compares a store that three agents keep with one that an agent keeps alone: each job that
+// survives the losses of its nodes with the latter survives them with the former.
+func TestSimulationOfLosses(t *testing.T) {
 	var alone, together int
 	seeds := testenv.Repeat(t, 150, 20000)
 	if testenv.Race { // each world has one goroutine, so races are unlikely; make soak runs all seeds without the detector

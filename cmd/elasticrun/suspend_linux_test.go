@@ -100,10 +100,10 @@ func TestSuspendedNodeKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	store := startStore(t)
 	x, workers := startInShell(t, "--nnodes=1:2", "--rdzv-endpoint="+store.addr, "--rdzv-id=suspended",
-		"--rdzv-conf=last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2")
+		"--rdzv-conf=last_call_timeout=1,keep_alive_interval=2,keep_alive_max_attempt=3")
 	x.press("\x1a")
 	x.expect("Stopped")
-	<-time.After(3 * time.Second)
+	<-time.After(7 * time.Second)
 	awaitStates(t, workers, "T")
 	x.press("fg\n")
 	x.expect("elasticrun: continued\r\n")

@@ -122,7 +122,7 @@ func checkKilled(t *testing.T, dir string, want Batch) {
 // TestRestartEndsSessions checks that a session whose client does not return ends its TTL after the restart.
 func TestRestartEndsSessions(t *testing.T) {
 	t.Parallel()
-	const short, long = 1500 * time.Millisecond, 3 * time.Second // long enough to reach the store's end, and far apart
+	const short, long = 3 * time.Second, 6 * time.Second // long enough to reach the store's end, and far apart
 	dir := t.TempDir()
 	s := openServer(t, dir, ServerOptions{})
 	way := &pipeNetwork{server: s}

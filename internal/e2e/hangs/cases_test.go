@@ -103,8 +103,8 @@ var innocents = []struct {
 	// innocentSeconds. In that time elasticrun looks twice.
 	timeout, seconds int
 }{
-	{name: "thread_prints", timeout: 16, seconds: 56},
-	{name: "process_prints", timeout: 16, seconds: 56},
+	{name: "thread_prints", timeout: 24, seconds: 56},
+	{name: "process_prints", timeout: 24, seconds: 56},
 	{name: "pool_in_bursts", silent: true, timeout: hangTimeout, seconds: 30},
 	{name: "receives", silent: true, timeout: hangTimeout, seconds: 30},
 	{name: "compiles", silent: true},

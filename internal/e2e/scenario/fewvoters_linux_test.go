@@ -80,6 +80,7 @@ func between(a, b *hosts.Host) (heal func()) {
 func TestTwoNodesApart(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "2:4")
+	j.use(plain) // gloo needs workers that all reach each other
 	between(j.nodes()[1], j.nodes()[2])
 	j.start(j.nodes()[0]).await("hosting the rendezvous")
 	j.startAll(j.nodes()[1:]...)
@@ -106,6 +107,7 @@ func TestTwoNodesApart(t *testing.T) {
 func TestThreeNodesApart(t *testing.T) {
 	t.Parallel()
 	j := newTogether(t, "3")
+	j.use(plain) // gloo needs workers that all reach each other
 	heal := between(j.nodes()[1], j.nodes()[2])
 	j.start(j.nodes()[0]).await("hosting the rendezvous")
 	j.startAll(j.nodes()[1:3]...)

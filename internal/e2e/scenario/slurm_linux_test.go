@@ -211,8 +211,8 @@ func (s *slurmTest) requeue(t *testing.T) {
 
 // timeLimit checks a job that Slurm signals before its time limit.
 func (s *slurmTest) timeLimit(t *testing.T) {
-	// Slurm looks every 30 s, and sends the signal up to 30 s early: it comes 20 to 50 s after the start.
-	s.isRequeued(t, []string{"--time=1", "--signal=B:USR1@10"}, func(*slurmlab.Job) {})
+	// Slurm looks every 30 s, and sends the signal up to 30 s early: it comes 50 to 80 s after the start.
+	s.isRequeued(t, []string{"--time=2", "--signal=B:USR1@40"}, func(*slurmlab.Job) {})
 }
 
 // isRequeued checks a job that is preempted and goes on from its checkpoint.

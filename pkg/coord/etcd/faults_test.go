@@ -320,7 +320,7 @@ func TestDroppedConnections(t *testing.T) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	endpoint, prefix := shared.endpoint(t), rand.Text()
-	s := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
+	s := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 15 * time.Second, OpTimeout: 3 * time.Second})
 	delay := func(d time.Duration) { s.link.set(func() { s.link.delay = d }) }
 	coordtest.KeepAlive(t, s)
 	delay(200 * time.Millisecond)

@@ -142,6 +142,7 @@ func TestUnprepared(t *testing.T) {
 func TestMayTakeOver(t *testing.T) {
 	t.Parallel()
 	a := newMemberAccess(t, testenv.FreePort(t))
+	a.TTL = time.Minute
 	openTogether(t, a)
 	m := a.storeMember()
 	instance := a.sessionIn()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // observer watches the processes of workers from outside. A stopped or hanging process writes nothing, but it is
@@ -49,6 +50,11 @@ const (
 // observe watches the processes with that mark in their environment until the test ends.
 func observe(t testing.TB, mark string) *observer {
 	t.Helper()
+	own, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		testenv.Missing(t, "needs pidfd_open: %v", err)
+	}
+	_ = unix.Close(own)
 	o := &observer{t: t, mark: mark, lives: map[process]life{}, fds: map[process]int{}, other: map[int]bool{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup

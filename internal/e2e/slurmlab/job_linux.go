@@ -30,8 +30,8 @@ type Status struct {
 	Restarts int    // number of times that the job was requeued
 }
 
-// Ended reports whether the job will not run again. While Slurm signals, stops or requeues a job, its state is another
-// than "RUNNING", such as "SIGNALING", "COMPLETING" and "REQUEUED".
+// Ended reports whether the job will not run again. The state of a job that Slurm signals, stops or requeues is neither
+// "RUNNING" nor one of these: it is "SIGNALING", "COMPLETING" or "REQUEUED", for example.
 func (s Status) Ended() bool {
 	return slices.Contains(
 		[]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"},

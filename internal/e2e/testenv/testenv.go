@@ -153,8 +153,7 @@ func Repeat(t testing.TB, quick, full int) int {
 }
 
 // Whole reports whether a test runs its whole matrix of cases: it does if ELASTICRUN_SOAK is set, whatever the scale.
-// Otherwise the test runs a fixed part of the matrix. That has each value of each dimension, but for versions of torch,
-// and most pairs of values of dimensions that can depend on each other.
+// Otherwise the test runs a fixed part of the matrix, which it chooses itself.
 func Whole(t testing.TB) bool {
 	t.Helper()
 	return Repeat(t, 0, 1) > 0

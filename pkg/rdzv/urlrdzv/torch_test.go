@@ -169,7 +169,7 @@ func TestWorkersAlone(t *testing.T) {
 		name, torch, url string
 		query, golang    string // added to torch's URL, and to the Go worker's
 		torchRank        int
-		rare             bool // other tests have each pair of its values
+		rare             bool // only make soak runs it
 	}{
 		{name: "torch hosts", torch: "2.14", url: "tcp://localhost:PORT", rare: true},
 		{name: "Go hosts", torch: "2.14", url: "tcp://localhost:PORT", torchRank: 1, rare: true},

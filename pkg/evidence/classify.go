@@ -36,9 +36,8 @@ var (
 		`(socket|ssl|http|urllib|urllib3|requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
 	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
 	waited = lazyregexp.New(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
-	// lostInBarrier matches a monitoredBarrier that ended because a connection did.
-	lostInBarrier = lazyregexp.New(`failed to pass monitoredBarrier in \d+ ms: \S+ (Read error \S+ )?` +
-		`Connection (closed|reset)`)
+	// barrierWithCause matches what torch's monitoredBarrier says of every error in it, before it quotes the error.
+	barrierWithCause = lazyregexp.New(`failed to pass monitoredBarrier in \d+ ms: `)
 )
 
 // peerError reports whether a message only says that a peer is gone or has not answered.
@@ -56,7 +55,7 @@ func (e exception) ofPeer() bool {
 
 // IsWaiting reports whether a finding only says that the worker waited for a peer in vain. That peer may be alive.
 func IsWaiting(f failure.Finding) bool {
-	return f.Kind == failure.PeerLost && waited().MatchString(f.Text) && !lostInBarrier().MatchString(f.Text)
+	return f.Kind == failure.PeerLost && waited().MatchString(barrierWithCause().ReplaceAllString(f.Text, ""))
 }
 
 // interrupts matches the exceptions with which Python reacts to a signal or exits on purpose. They are no faults.

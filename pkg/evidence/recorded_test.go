@@ -256,7 +256,9 @@ func TestWaited(t *testing.T) {
 		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms: " +
 			"[./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413": false,
 		"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms: " +
-			"[./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: Connection reset by peer": false,
+			"[./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: No route to host": false,
+		"RuntimeError: Timed out waiting 60000ms for recv operation to complete (which led to RuntimeError: [Rank 0]: " +
+			"Rank 1 failed to pass monitoredBarrier in 60000 ms: [pair.cc:547] Connection closed by peer [::1]:413)": true,
 		"RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413":                                                            false,
 		"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8": false,
 		"torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?":               false,

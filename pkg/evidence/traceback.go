@@ -182,13 +182,16 @@ func (e exception) headline() string {
 			text = kind + ": " + line
 		}
 	}
-	if _, cause, found := strings.Cut(e.more, "Original exception:"); found {
+	if _, cause, found := strings.Cut(e.more, quotedCause); found && !strings.Contains(text, quotedCause) {
 		if line := firstText(cause); line != "" {
 			text += ": " + line
 		}
 	}
 	return text
 }
+
+// quotedCause is in the message of an exception that quotes another one as its cause.
+const quotedCause = "Original exception:"
 
 // firstText returns the first of the lines of a message that is not blank; empty for none.
 func firstText(lines string) string {

@@ -60,7 +60,8 @@ func (r *reader) options() []Option {
 		option(all, whole(&s.ReadTimeout), "seconds to wait for one reply of the store, at most heartbeat_timeout and a "+
 			"third of keep_alive_interval × keep_alive_max_attempt (60)", "read_timeout"),
 		option(all, fraction(&s.JoinSettle),
-			"seconds, decimals allowed, that a node which joins a running job waits for more nodes (0.5)", "join_settle"),
+			"seconds, decimals allowed, that a node which joins a running job waits for more nodes, if more may join (0.5)",
+			"join_settle"),
 		option(all, above0(&s.ResultTTL), "seconds that the job's result is kept for late agents (600)", "result_ttl"),
 		option(c10d, truth(&s.IsHost), "whether this node hosts the store (detected)", "is_host"),
 		option(c10d, voters(&s.Voters), "how many agents keep the job's store together, so that any one of them may be "+

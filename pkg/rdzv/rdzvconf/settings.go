@@ -20,7 +20,7 @@ type Settings struct {
 	// KeepAliveInterval is the time between keep-alives, of which KeepAliveMaxAttempt may be missed. See TTL.
 	KeepAliveInterval   time.Duration
 	KeepAliveMaxAttempt int
-	// JoinSettle is how long a node that joins a running job waits for more nodes to join; may be 0.
+	// JoinSettle is how long a node that joins a running job waits for more nodes, if more may join; may be 0.
 	JoinSettle time.Duration
 	// ResultTTL is how long the job's result is kept for late agents.
 	ResultTTL time.Duration

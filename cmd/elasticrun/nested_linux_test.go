@@ -68,8 +68,8 @@ func TestLauncherInALauncher(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if strings.HasPrefix(tt.name, "torchrun") && !testenv.Whole(t) {
-				t.Skip("make soak runs it")
+			if strings.HasPrefix(tt.name, "torchrun") {
+				testenv.InSoak(t)
 			}
 			j := startJob(t, append([]string{"--nproc-per-node=1"}, tt.inner(t)...)...)
 			if err := tt.kill(j); err != nil {

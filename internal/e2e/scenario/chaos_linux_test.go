@@ -274,8 +274,8 @@ func TestChaos(t *testing.T) {
 	for _, backend := range chaosBackends {
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()
-			if !testenv.Whole(t) && backend.name != quickBackend {
-				t.Skip("make soak runs it")
+			if backend.name != quickBackend {
+				testenv.InSoak(t)
 			}
 			seed := quickSeed
 			if testenv.Whole(t) {

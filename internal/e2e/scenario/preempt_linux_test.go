@@ -80,7 +80,8 @@ func preemptAnytime(t *testing.T, after time.Duration, node int) {
 	j.worker = []string{workerScript(t, "preempted.py"), j.dir}
 	j.flags = []string{
 		"--nnodes=2:3", "--nproc-per-node=2", "--rdzv-id=job", "--preempt-signals=USR1", "--max-restarts=100", "--min-uptime=0",
-		"--event-log=" + j.dir + "/${hostname}.events", "--rdzv-conf=last_call_timeout=8", "--rdzv-endpoint=" + j.lab.Hosts[0].Addr + ":29400",
+		"--event-log=" + j.dir + "/${hostname}.events", "--rdzv-conf=last_call_timeout=8",
+		"--rdzv-endpoint=" + j.lab.Hosts[0].Addr + ":29400",
 	}
 	j.startAll(j.lab.Hosts...)
 	<-time.After(after)

@@ -95,8 +95,8 @@ func TestTorch(t *testing.T) {
 	for _, version := range []string{"1.13", "2.6", "2.14", Official} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			if version != "2.14" && !Whole(t) {
-				t.Skip("make soak runs it")
+			if version != "2.14" {
+				InSoak(t)
 			}
 			python := Torch(t, version)
 			dir := t.TempDir()
